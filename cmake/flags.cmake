@@ -1,0 +1,29 @@
+# Compiler settings of every target. Equal bytes need -ffp-contract=off everywhere; no file is ever built
+# with -ffast-math or for a CPU above the baseline, except kernel sets that are chosen at run time.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+option(PACELINE_STRICT "Treat warnings as errors" ON)
+set(PACELINE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (address,undefined or thread)")
+
+find_program(PACELINE_CCACHE ccache)
+if(PACELINE_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${PACELINE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PACELINE_CCACHE})
+endif()
+
+add_library(paceline_flags INTERFACE)
+target_include_directories(paceline_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(paceline_flags INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -ffp-contract=off -fno-math-errno)
+if(PACELINE_STRICT)
+  target_compile_options(paceline_flags INTERFACE -Werror)
+endif()
+if(PACELINE_SANITIZE)
+  target_compile_options(paceline_flags INTERFACE -fsanitize=${PACELINE_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(paceline_flags INTERFACE -fsanitize=${PACELINE_SANITIZE})
+endif()

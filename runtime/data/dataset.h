@@ -1,0 +1,65 @@
+// Rows of features with labels, as a worker holds them.
+//
+// Values stay in the element type of their file (images: one byte a pixel) and become float32 when a
+// batch is gathered: value * scale + offset, one rounding each, so a mixed fleet sees equal inputs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/status.h"
+
+namespace paceline {
+
+enum class ElementType : uint8_t { kUint8, kInt8, kInt16, kInt32, kFloat32, kFloat64 };
+size_t element_bytes(ElementType type);
+
+class Dataset {
+ public:
+  Dataset() = default;
+  // values  rows x feature_count elements of `type`, host byte order
+  // shape   of one row, product = feature_count: {28, 28} for an image
+  // labels  one per row, 0 <= label < class_count; empty for unlabelled data
+  Dataset(ElementType type, Bytes values, std::vector<uint32_t> shape, std::vector<int32_t> labels,
+          uint32_t class_count);
+
+  size_t row_count() const { return row_count_; }
+  size_t feature_count() const { return feature_count_; }
+  std::span<const uint32_t> shape() const { return shape_; }
+  uint32_t class_count() const { return class_count_; }
+  std::span<const int32_t> labels() const { return labels_; }
+  ElementType type() const { return type_; }
+  size_t bytes() const;  // memory held by values and labels
+
+  // Column names and class names where the source has them (CSV header); else empty.
+  std::vector<std::string> column_names;
+  std::vector<std::string> class_names;
+
+  // x = value * scale + offset for every feature; default 1 and 0. Images: scale 1/255.
+  void set_scaling(float scale, float offset) { scale_ = scale, offset_ = offset; }
+
+  // Writes the rows `rows` (each < row_count()) to features [rows.size()][feature_count] and labels
+  // [rows.size()] (may be empty for unlabelled data). No allocation.
+  void gather(std::span<const uint32_t> rows, std::span<float> features,
+              std::span<int32_t> labels) const;
+
+  // Keeps `rows` only, in that order, and frees the rest.
+  void keep(std::span<const uint32_t> rows);
+
+ private:
+  ElementType type_ = ElementType::kFloat32;
+  Bytes values_;
+  std::vector<uint32_t> shape_;
+  std::vector<int32_t> labels_;
+  uint32_t class_count_ = 0;
+  size_t row_count_ = 0;
+  size_t feature_count_ = 0;
+  float scale_ = 1;
+  float offset_ = 0;
+};
+
+}  // namespace paceline

@@ -1,0 +1,29 @@
+// Data sets from files. Every file is taken to be hostile or broken until it has been read.
+//
+// Errors name the file, the place in it and what to do, in one line: the caller prints it and exits 2.
+// Nothing is allocated by the word of a header alone: it is held against the bytes that are there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/status.h"
+#include "runtime/data/dataset.h"
+
+namespace paceline {
+
+struct ReadOptions {
+  // Labels in a file of their own (IDX). Empty: the label is a column (CSV).
+  std::string label_file;
+  // CSV: name of the label column. Empty: the last column.
+  std::string label_column;
+  uint64_t bytes_max = uint64_t{4} << 30;
+  // IDX float values that are NaN or infinite: an error naming the first, unless allowed here.
+  bool allow_non_finite = false;
+};
+
+// The kind is taken from the content (IDX magic, gzip magic) and, for text, the name; .gz is opened
+// transparently. Directories are not searched.
+Result<Dataset> read_dataset(const std::string& path, const ReadOptions& options);
+
+}  // namespace paceline

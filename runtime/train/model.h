@@ -1,0 +1,61 @@
+// What is trained: the description of a net, as the user writes it (TOML) and the server sends it.
+//
+//   [model]
+//   input = [28, 28]            # shape of one row; [height, width] or [channels, height, width]
+//   classes = 10
+//   [[layer]]
+//   type = "flatten"
+//   [[layer]]
+//   type = "dense"
+//   units = 128
+//   [[layer]]
+//   type = "relu"
+//   [[layer]]
+//   type = "dense"
+//   units = 10
+//   # the loss is softmax cross entropy over the last layer's outputs
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/parameter_layout.h"
+#include "runtime/base/status.h"
+
+namespace paceline {
+
+struct LayerSpec {
+  std::string type;  // a name of layers.inc: "dense", "conv2d", "maxpool2d", "relu", "flatten"
+  std::string name;  // "dense1": type and how many of it came before, or as given
+  uint32_t units = 0;    // dense
+  uint32_t filters = 0;  // conv2d
+  uint32_t kernel = 0;   // conv2d, maxpool2d: square window
+  uint32_t stride = 0;   // conv2d (default 1), maxpool2d (default kernel)
+  uint32_t padding = 0;  // conv2d: zeros on each side
+  // Derived shapes of one row: {channels, height, width} or {features}.
+  std::vector<uint32_t> input_shape;
+  std::vector<uint32_t> output_shape;
+};
+
+struct ModelSpec {
+  std::vector<uint32_t> input_shape;
+  uint32_t class_count = 0;
+  std::vector<LayerSpec> layers;
+  ParameterLayout layout;
+
+  uint64_t input_features() const;
+};
+
+// Errors: kInvalidArgument with line, column, what is wrong and, for a misspelled key, the nearest
+// valid one. Shapes are checked through the whole net. Other tables than [model] and [[layer]] are
+// left to other readers.
+Result<ModelSpec> parse_model(std::string_view toml);
+
+// The start of training: He-uniform weights, zero biases; a pure function of (spec, seed), with equal
+// bytes on every machine.
+void init_parameters(const ModelSpec& spec, uint64_t seed, std::span<float> parameters);
+
+}  // namespace paceline

@@ -1,0 +1,78 @@
+// Forward, backward and loss of one model on one compute backend, in memory that is planned once.
+//
+// Not thread-safe; one object per thread. After make() no call allocates. Results of one backend on one
+// CPU are deterministic; the reference backend gives equal bytes everywhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/train/model.h"
+
+namespace paceline {
+
+struct EvaluationCounts {
+  uint64_t rows = 0;
+  uint64_t correct = 0;
+  // Sum over rows of round(loss * 2^16), each row's loss clamped to [0, 64): integers sum exactly in
+  // any order.
+  uint64_t loss_fixed16 = 0;
+};
+
+class Trainer {
+ public:
+  virtual ~Trainer() = default;
+
+  // Mean softmax cross entropy over the batch and its gradient.
+  //   parameters [layout.element_count()]
+  //   features   [labels.size()][input_features]
+  //   labels     1 to batch_max() of them, each < class_count (checked: kInvalidArgument)
+  //   gradient   [layout.element_count()], overwritten; pads +0
+  // Returns the mean loss. A non-finite loss or gradient is a result like any other.
+  virtual Result<float> gradient(std::span<const float> parameters, std::span<const float> features,
+                                 std::span<const int32_t> labels, std::span<float> gradient) = 0;
+
+  // Adds the batch's counts to `counts`. Same shapes and errors as gradient().
+  virtual Status evaluate(std::span<const float> parameters, std::span<const float> features,
+                          std::span<const int32_t> labels, EvaluationCounts* counts) = 0;
+
+  virtual size_t batch_max() const = 0;
+  // Bytes of the arena: everything this object will ever use beside parameters, gradient and batch.
+  virtual size_t planned_bytes() const = 0;
+  virtual const char* backend_name() const = 0;
+};
+
+// backend  "auto" (the fastest that this CPU verifies), "reference", or a name of backends(): an
+//          unknown or unusable one is an error, never a fallback.
+Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batch_max,
+                                              std::string_view backend);
+
+// Names that make_trainer() takes on this machine, best first; "reference" is the last.
+std::vector<std::string> backends();
+
+// Stochastic gradient descent with momentum, in weight units (the server never multiplies by a rate):
+//   m = beta * m + g;  w = w - rate * m.   (Sutskever et al. 2013, without Nesterov.)
+// Element by element: the same bytes on every machine.
+class Sgd {
+ public:
+  Sgd(size_t element_count, float beta);
+  void step(std::span<const float> gradient, float rate, std::span<float> parameters);
+  // m *= beta^steps, for steps that were missed.
+  void decay(uint32_t steps);
+  void drop();
+  float beta() const { return beta_; }
+  std::span<const float> momentum() const { return momentum_; }
+  std::span<float> momentum() { return momentum_; }
+
+ private:
+  float beta_;
+  std::vector<float> momentum_;
+};
+
+}  // namespace paceline
