@@ -1,0 +1,25 @@
+// Whole files, read with a bound and written so that a power cut leaves the old one or the new one.
+//
+// Errors name the path and the system's reason.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/status.h"
+
+namespace paceline {
+
+// The bytes of `path`, which may also be a pipe. The size that the system reports is only a hint:
+// what arrives is counted. Errors: kNotFound; kResourceExhausted above `bytes_max`, before more
+// than that is held; kIo.
+Result<Bytes> read_file(const std::string& path, uint64_t bytes_max);
+
+// Replaces `path` by a file with `bytes`: written to `path`.partial, synced, renamed, folder
+// synced. When it returns ok the file survives power loss; when it fails the old file is as it was.
+// The caller keeps two writers of one path apart. Errors: kNotFound where the folder is missing;
+// kIo.
+Status write_file_atomically(const std::string& path, ByteSpan bytes);
+
+}  // namespace paceline
