@@ -1,0 +1,10 @@
+# 64-bit x86 from a host that is none. Debian packages: g++-x86-64-linux-gnu, qemu-user.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR x86_64)
+set(CMAKE_LIBRARY_ARCHITECTURE x86_64-linux-gnu)
+set(CMAKE_C_COMPILER x86_64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER x86_64-linux-gnu-g++)
+set(CMAKE_C_FLAGS_INIT -march=x86-64)
+set(CMAKE_CXX_FLAGS_INIT -march=x86-64)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-x86_64)
+include(${CMAKE_CURRENT_LIST_DIR}/cross.cmake)
