@@ -44,6 +44,7 @@ struct Directive {
   bool evaluate = true;       // evaluate the publication before the first step on it
   bool finish = false;        // the run is over: fetch the publication named, then stop
   std::string reason;         // why these values, for people
+  bool operator==(const Directive&) const = default;
 };
 
 // One worker's evaluation of one publication on its hold-out. Integers: sums are exact, order-free.
@@ -52,6 +53,7 @@ struct Evaluation {
   uint64_t rows = 0;
   uint64_t correct = 0;
   uint64_t loss_fixed16 = 0;  // as EvaluationCounts in train/trainer.h
+  bool operator==(const Evaluation&) const = default;
 };
 
 struct Hello {
@@ -72,6 +74,7 @@ struct Hello {
   uint64_t held_out_rows = 0;
   uint32_t feature_count = 0;
   uint32_t class_count = 0;
+  bool operator==(const Hello&) const = default;
 };
 
 struct Welcome {
@@ -91,6 +94,7 @@ struct Welcome {
   uint32_t exchange_timeout_ms = 0;
   std::string run;  // description of model and training (TOML)
   Directive directive;
+  bool operator==(const Welcome&) const = default;
 };
 
 struct Push {
@@ -100,19 +104,23 @@ struct Push {
   uint32_t chunk = 0;
   uint32_t chunk_count = 0;
   Bytes payload;
+  bool operator==(const Push&) const = default;
 };
 struct Got {
   uint64_t sequence = 0;
   uint32_t chunk = 0;
+  bool operator==(const Got&) const = default;
 };
 
 struct Ready {
   uint64_t incarnation = 0;
   uint64_t round = 0;
   uint32_t steps = 0;  // done since the last cut
+  bool operator==(const Ready&) const = default;
 };
 struct Close {
   uint64_t round = 0;
+  bool operator==(const Close&) const = default;
 };
 
 struct Exchange {
@@ -131,6 +139,7 @@ struct Exchange {
   float training_loss = 0;  // mean over the steps
   bool leaving = false;
   std::vector<Evaluation> evaluations;
+  bool operator==(const Exchange&) const = default;
 };
 struct Granted {
   uint64_t sequence = 0;
@@ -141,20 +150,24 @@ struct Granted {
   uint64_t round = 0;
   bool durable = false;
   Directive directive;
+  bool operator==(const Granted&) const = default;
 };
 struct Refused {
   uint64_t sequence = 0;
   RefusalClass refusal = RefusalClass::kNotAllowed;
   std::string reason;
   std::string fix;
+  bool operator==(const Refused&) const = default;
 };
 struct Missing {
   uint64_t sequence = 0;
   std::vector<uint32_t> chunks;  // push these again
+  bool operator==(const Missing&) const = default;
 };
 // The reply was parked for half the client's time-out: ask the same again at once.
 struct Wait {
   std::string reason;  // "waiting for 1 of 4 workers: greenhouse, 12 s"
+  bool operator==(const Wait&) const = default;
 };
 
 struct Fetch {
@@ -163,6 +176,7 @@ struct Fetch {
   uint64_t to = 0;    // publication wanted: the one that Granted or Welcome named
   uint32_t chunk = 0;
   bool exact = false;  // ask for a key frame (after a checksum mismatch)
+  bool operator==(const Fetch&) const = default;
 };
 // One chunk of the step from publication `from` to `publication`: the delta after `from` (then
 // publication = from + 1; fetch again until `to`), or of a key frame (from = 0).
@@ -175,6 +189,7 @@ struct Fetched {
   uint32_t chunk_count = 0;
   uint32_t checksum = 0;  // of `publication` when complete
   Bytes payload;          // codec payload; key frames: RAW32
+  bool operator==(const Fetched&) const = default;
 };
 
 struct Heartbeat {
@@ -183,12 +198,14 @@ struct Heartbeat {
   uint64_t round = 0;
   uint32_t step_us = 0;
   bool resting = false;  // at its cap or waiting for the pace
+  bool operator==(const Heartbeat&) const = default;
 };
 struct HeartbeatReply {
   uint64_t generation = 0;
   uint64_t publication = 0;  // the newest
   uint64_t round = 0;        // the open one
   bool finish = false;
+  bool operator==(const HeartbeatReply&) const = default;
 };
 
 using Message = std::variant<Hello, Welcome, Push, Got, Ready, Close, Exchange, Granted, Refused,
@@ -197,6 +214,7 @@ using Message = std::variant<Hello, Welcome, Push, Got, Ready, Close, Exchange, 
 struct Envelope {
   uint64_t session = 0;  // 0 before Welcome
   Message message;
+  bool operator==(const Envelope&) const = default;
 };
 
 const char* message_name(const Message& message);
