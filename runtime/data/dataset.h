@@ -1,7 +1,8 @@
 // Rows of features with labels, as a worker holds them.
 //
-// Values stay in the element type of their file (images: one byte a pixel) and become float32 when a
-// batch is gathered: value * scale + offset, one rounding each, so a mixed fleet sees equal inputs.
+// Values stay in the element type of their file (images: one byte a pixel) and become float32 when
+// a batch is gathered: value * scale + offset, one rounding each, so a mixed fleet sees equal
+// inputs.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,10 @@ namespace paceline {
 
 enum class ElementType : uint8_t { kUint8, kInt8, kInt16, kInt32, kFloat32, kFloat64 };
 size_t element_bytes(ElementType type);
+const char* element_name(ElementType type);  // "uint8"
+
+// More classes than this are a measurement or a wrong column, not a class list.
+inline constexpr uint32_t kClassesMax = 65536;
 
 class Dataset {
  public:
@@ -38,6 +43,8 @@ class Dataset {
   // Column names and class names where the source has them (CSV header); else empty.
   std::vector<std::string> column_names;
   std::vector<std::string> class_names;
+  // What the reader left out, for the user: "skipped 114 rows without content".
+  std::vector<std::string> notes;
 
   // x = value * scale + offset for every feature; default 1 and 0. Images: scale 1/255.
   void set_scaling(float scale, float offset) { scale_ = scale, offset_ = offset; }

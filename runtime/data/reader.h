@@ -1,11 +1,13 @@
 // Data sets from files. Every file is taken to be hostile or broken until it has been read.
 //
-// Errors name the file, the place in it and what to do, in one line: the caller prints it and exits 2.
-// Nothing is allocated by the word of a header alone: it is held against the bytes that are there.
+// Errors name the file, the place in it and what to do, in one line: the caller prints it and
+// exits 2. Nothing is allocated by the word of a header alone: it is held against the bytes that
+// are there.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/data/dataset.h"
@@ -17,6 +19,10 @@ struct ReadOptions {
   std::string label_file;
   // CSV: name of the label column. Empty: the last column.
   std::string label_column;
+  // CSV: columns that are no features (a time, a serial number).
+  std::vector<std::string> ignored_columns;
+  // A label from this one on is an error. 0: the largest label + 1.
+  uint32_t class_count = 0;
   uint64_t bytes_max = uint64_t{4} << 30;
   // IDX float values that are NaN or infinite: an error naming the first, unless allowed here.
   bool allow_non_finite = false;

@@ -1,7 +1,9 @@
-// Which rows of a common data set a worker holds, and which of its own it keeps back for evaluation.
+// Which rows of a common data set a worker holds, and which of its own it keeps back for
+// evaluation.
 //
-// For demos, tests and experiments on one machine; in the field every board has a file of its own. Pure
-// functions of (labels, options): every worker computes the same split and takes its part of it.
+// For demos, tests and experiments on one machine; in the field every board has a file of its own.
+// Pure functions of (labels, options): every worker computes the same split and takes its part of
+// it.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +18,16 @@ namespace paceline {
 struct ShardOptions {
   uint32_t index = 0;  // this worker, < count
   uint32_t count = 1;
-  // 0: IID. Otherwise label skew: for each class the shares of the workers are drawn from a symmetric
-  // Dirichlet(alpha) (Hsu, Qi, Brown, 2019); small alpha = few classes per worker.
+  // 0: IID. Otherwise label skew: for each class the shares of the workers are drawn from a
+  // symmetric Dirichlet(alpha) (Hsu, Qi, Brown, 2019); small alpha = few classes per worker.
   double dirichlet_alpha = 0;
   uint64_t seed = 1;
   // Rows from this one on are left out first (a control set at the end of the file).
   uint64_t row_count_max = UINT64_MAX;
 };
 
-// "2/4" (IID), "2/4:dirichlet=0.5,seed=7". Index counts from 0. Errors: kInvalidArgument with the form.
+// "2/4" (IID), "2/4:dirichlet=0.5,seed=7,rows=55000". Index counts from 0. Errors: kInvalidArgument
+// with the form.
 Result<ShardOptions> parse_shard(std::string_view text);
 
 // Row numbers of shard options.index, ascending. Shards are disjoint and cover all rows used.

@@ -1,0 +1,134 @@
+#include "runtime/data/dataset.h"
+
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/check.h"
+
+namespace paceline {
+
+namespace {
+
+template <class T>
+void gather_rows(const std::byte* values, size_t feature_count, std::span<const uint32_t> rows,
+                 float scale, float offset, float* out) {
+  const size_t row_bytes = feature_count * sizeof(T);
+  for (const uint32_t row : rows) {
+    const std::byte* source = values + row * row_bytes;
+    for (size_t i = 0; i < feature_count; ++i) {
+      T value;
+      std::memcpy(&value, source + i * sizeof(T), sizeof(T));
+      *out++ = static_cast<float>(value) * scale + offset;
+    }
+  }
+}
+
+}  // namespace
+
+size_t element_bytes(ElementType type) {
+  switch (type) {
+    case ElementType::kUint8:
+    case ElementType::kInt8:
+      return 1;
+    case ElementType::kInt16:
+      return 2;
+    case ElementType::kInt32:
+    case ElementType::kFloat32:
+      return 4;
+    case ElementType::kFloat64:
+      return 8;
+  }
+  PACELINE_CHECK(!"an element type");
+  return 0;
+}
+
+const char* element_name(ElementType type) {
+  switch (type) {
+    case ElementType::kUint8:
+      return "uint8";
+    case ElementType::kInt8:
+      return "int8";
+    case ElementType::kInt16:
+      return "int16";
+    case ElementType::kInt32:
+      return "int32";
+    case ElementType::kFloat32:
+      return "float32";
+    case ElementType::kFloat64:
+      return "float64";
+  }
+  return "unknown";
+}
+
+Dataset::Dataset(ElementType type, Bytes values, std::vector<uint32_t> shape,
+                 std::vector<int32_t> labels, uint32_t class_count)
+    : type_(type),
+      values_(std::move(values)),
+      shape_(std::move(shape)),
+      labels_(std::move(labels)),
+      class_count_(class_count) {
+  feature_count_ = 1;
+  for (const uint32_t length : shape_)
+    PACELINE_CHECK(!__builtin_mul_overflow(feature_count_, size_t{length}, &feature_count_));
+  size_t row_bytes = 0;
+  PACELINE_CHECK(!__builtin_mul_overflow(feature_count_, element_bytes(type_), &row_bytes));
+  PACELINE_CHECK(row_bytes > 0);
+  PACELINE_CHECK(values_.size() % row_bytes == 0);
+  row_count_ = values_.size() / row_bytes;
+  PACELINE_CHECK(row_count_ <= UINT32_MAX);
+  PACELINE_CHECK(labels_.empty() || labels_.size() == row_count_);
+  for (const int32_t label : labels_)
+    PACELINE_CHECK(label >= 0 && static_cast<uint32_t>(label) < class_count_);
+}
+
+size_t Dataset::bytes() const {
+  return values_.capacity() + labels_.capacity() * sizeof(labels_[0]);
+}
+
+void Dataset::gather(std::span<const uint32_t> rows, std::span<float> features,
+                     std::span<int32_t> labels) const {
+  for (const uint32_t row : rows) PACELINE_CHECK(row < row_count_);
+  PACELINE_CHECK(features.size() == rows.size() * feature_count_);
+  PACELINE_CHECK(labels.size() == (labels_.empty() ? labels.size() : rows.size()));
+  const auto gather_as = [&](auto gather_type) {
+    gather_type(values_.data(), feature_count_, rows, scale_, offset_, features.data());
+  };
+  switch (type_) {
+    case ElementType::kUint8:
+      gather_as(gather_rows<uint8_t>);
+      break;
+    case ElementType::kInt8:
+      gather_as(gather_rows<int8_t>);
+      break;
+    case ElementType::kInt16:
+      gather_as(gather_rows<int16_t>);
+      break;
+    case ElementType::kInt32:
+      gather_as(gather_rows<int32_t>);
+      break;
+    case ElementType::kFloat32:
+      gather_as(gather_rows<float>);
+      break;
+    case ElementType::kFloat64:
+      gather_as(gather_rows<double>);
+      break;
+  }
+  if (labels_.empty()) return;
+  for (size_t i = 0; i < rows.size(); ++i) labels[i] = labels_[rows[i]];
+}
+
+void Dataset::keep(std::span<const uint32_t> rows) {
+  const size_t row_bytes = feature_count_ * element_bytes(type_);
+  Bytes values(rows.size() * row_bytes);
+  std::vector<int32_t> labels(labels_.empty() ? 0 : rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    PACELINE_CHECK(rows[i] < row_count_);
+    std::memcpy(values.data() + i * row_bytes, values_.data() + rows[i] * row_bytes, row_bytes);
+    if (!labels.empty()) labels[i] = labels_[rows[i]];
+  }
+  values_ = std::move(values);
+  labels_ = std::move(labels);
+  row_count_ = rows.size();
+}
+
+}  // namespace paceline

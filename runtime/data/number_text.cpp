@@ -1,0 +1,74 @@
+#include "runtime/data/number_text.h"
+
+#include <charconv>
+#include <system_error>
+
+namespace paceline {
+
+namespace {
+
+// std::from_chars takes no '+', but takes "inf" and "nan"; both are settled before it is called.
+bool strip_plus(std::string_view* text) {
+  if (!text->starts_with('+')) return true;
+  text->remove_prefix(1);
+  return !text->starts_with('-');
+}
+
+template <class T>
+std::errc parse_all(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  if (error != std::errc()) return error;
+  return end == text.data() + text.size() ? std::errc() : std::errc::invalid_argument;
+}
+
+}  // namespace
+
+std::optional<float> parse_float32(std::string_view text) {
+  if (text.find_first_not_of("0123456789+-.eE") != std::string_view::npos) return std::nullopt;
+  if (!strip_plus(&text)) return std::nullopt;
+  float value = 0;
+  const std::errc error = parse_all(text, &value);
+  if (error == std::errc()) return value;
+  if (error != std::errc::result_out_of_range) return std::nullopt;
+  // Out of range at either end; a double tells which, and a tiny one rounds to 0.
+  double wide = 0;
+  const std::errc wide_error = parse_all(text, &wide);
+  if (wide_error == std::errc() && wide > -1 && wide < 1) return static_cast<float>(wide);
+  return std::nullopt;
+}
+
+std::optional<int64_t> parse_whole(std::string_view text) {
+  if (!strip_plus(&text)) return std::nullopt;
+  const size_t point = text.find('.');
+  if (point != std::string_view::npos) {
+    if (text.find_first_not_of('0', point + 1) != std::string_view::npos) return std::nullopt;
+    text = text.substr(0, point);
+  }
+  int64_t value = 0;
+  if (parse_all(text, &value) != std::errc()) return std::nullopt;
+  return value;
+}
+
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    const size_t length = first < 0x80   ? 1
+                          : first < 0xC2 ? 0
+                          : first < 0xE0 ? 2
+                          : first < 0xF0 ? 3
+                          : first < 0xF5 ? 4
+                                         : 0;
+    if (length == 0 || text.size() - i < length) return false;
+    for (size_t k = 1; k < length; ++k)
+      if ((static_cast<unsigned char>(text[i + k]) & 0xC0) != 0x80) return false;
+    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0u;
+    // Overlong forms, surrogates, beyond U+10FFFF.
+    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+        (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F))
+      return false;
+    i += length;
+  }
+  return true;
+}
+
+}  // namespace paceline
