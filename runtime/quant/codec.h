@@ -1,10 +1,10 @@
 // Turns an update into payloads for the wire, and back; sums the payloads of many workers.
 //
 // The unit is the chunk (parameter_layout.h): one payload carries one chunk's blocks. What a codec
-// loses stays with the caller as a residual. The same input gives the same bytes on every kernel set,
-// compiler and machine (docs/wire_format.md, docs/decisions/0004). No function here holds state,
-// touches a clock or allocates beyond the vectors that it is given to fill; all are safe to call
-// from several threads on different data.
+// loses stays with the caller as a residual. The same input gives the same bytes on every kernel
+// set, compiler and machine (docs/wire_format.md, docs/decisions/0004). No function here holds
+// state, touches a clock or allocates beyond the vectors that it is given to fill; all are safe to
+// call from several threads on different data.
 //
 // Flat vectors have layout.element_count() elements, pads included; pads are +0 and stay +0.
 #pragma once
@@ -42,9 +42,9 @@ Result<CodecId> codec_by_name(std::string_view name);
 // Errors: kCorrupt. For numbers from the wire.
 Result<CodecId> codec_by_wire_id(uint8_t id);
 
-// Which rotation S1R applies to a block: D depends on (seed, key, block). Up: the run's seed and the
-// publication number of the update's base. Down: downlink_seed(seed) and the number of the publication
-// that the delta leads to. Other codecs ignore it.
+// Which rotation S1R applies to a block: D depends on (seed, key, block). Up: the run's seed and
+// the publication number of the update's base. Down: downlink_seed(seed) and the number of the
+// publication that the delta leads to. Other codecs ignore it.
 struct RotationKey {
   uint64_t seed = 0;
   uint64_t key = 0;
@@ -68,7 +68,8 @@ struct EncodedUpdate {
 Status encode_update(const ParameterLayout& layout, CodecId codec, RotationKey rotation,
                      std::span<const float> update, std::span<float> residual, EncodedUpdate* out);
 
-// A payload from the network, verified: its header and every scale and code are legal for its chunk.
+// A payload from the network, verified: its header and every scale and code are legal for its
+// chunk.
 class PayloadView {
  public:
   CodecId codec() const { return codec_; }
@@ -85,10 +86,10 @@ class PayloadView {
   ByteSpan bytes_;
 };
 
-// Checks everything before anything is used: magic, version, ids, range against layout.chunk(chunk),
-// exact length, CRC, finite non-negative scales, no -128 code, finite raw values below 2^119, no set
-// reserved bit. The view borrows `bytes`.
-// Errors: kCorrupt, naming the field.
+// Checks everything before anything is used: magic, version, ids, range against
+// layout.chunk(chunk), exact length, CRC, finite non-negative scales, no -128 code, finite raw
+// values below 2^119, no set reserved bit. The view borrows `bytes`. Errors: kCorrupt, naming the
+// field.
 Result<PayloadView> verify_payload(const ParameterLayout& layout, uint32_t chunk, ByteSpan bytes);
 
 // into[chunk's elements] += decoded. Un-send: add a refused payload back to the residual, then
@@ -117,12 +118,13 @@ float round_weight(double weight);
 
 // What a close does to the master (DECISIONS 3.3), element by element:
 //   acc = |sum| < 2^-100 ? +0 : sum;  mean = acc / divisor;  |mean| < 2^-90 -> +0;
-//   master = master * keep + mean (two operations; keep == 1 skips the first);  |master| < 2^-90 -> +0
+//   master = master * keep + mean (two operations; keep == 1 skips the first);  |master| < 2^-90 ->
+//   +0
 void apply_mean(std::span<const float> sum, float divisor, float keep, std::span<float> master);
 
-// Publishes: encodes master - published (RAW32: master itself, absolute), adds what the payloads decode
-// to onto `published` exactly as every worker will. Key of the payloads = the new publication's number.
-// Errors: kInvalidArgument for a non-finite master; nothing is then written.
+// Publishes: encodes master - published (RAW32: master itself, absolute), adds what the payloads
+// decode to onto `published` exactly as every worker will. Key of the payloads = the new
+// publication's number. Errors: kInvalidArgument for a non-finite master; nothing is then written.
 Status encode_delta(const ParameterLayout& layout, CodecId codec, RotationKey rotation,
                     std::span<const float> master, std::span<float> published, EncodedUpdate* out);
 

@@ -1,0 +1,68 @@
+// The number rules that every kernel set shares, as bit patterns and single float32 operations.
+//
+// `static inline` on purpose: a kernel file is built with flags above the baseline, and an inline
+// function with external linkage would leave a weak copy that the linker may take for the whole
+// program.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+namespace paceline {
+
+enum : uint32_t {
+  kSignBit = 0x80000000u,
+  kMagnitudeBits = 0x7FFFFFFFu,
+  kFlushBits = 0x12800000u,      // 2^-90: anything smaller in magnitude becomes +0
+  kZeroBlockBits = 0x17800000u,  // 2^-80: a block whose absmax or mean is smaller is a zero block
+  kRangeBits = 0x7B000000u,      // 2^119: nothing of this magnitude or above is encoded
+  kScaleRefused = 0x7FC0,        // bf16 NaN: the scale of a block that holds such a value
+};
+
+static inline uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static inline float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+static inline float flushed(float value) {
+  const uint32_t bits = bits_of(value);
+  return float_of((bits & kMagnitudeBits) < kFlushBits ? 0u : bits);
+}
+
+static inline float bf16_to_float(uint32_t bf16) { return float_of(bf16 << 16); }
+
+// For finite values.
+static inline uint32_t bf16_half_even(float value) {
+  const uint32_t bits = bits_of(value);
+  return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+}
+
+// For finite values >= 0: any dropped bit adds one.
+static inline uint32_t bf16_up(float value) { return (bits_of(value) + 0xFFFFu) >> 16; }
+
+// The Q8 scale of a block from the bits of its largest magnitude, at least kZeroBlockBits. Rounded
+// up, so that |c / scale| <= 127 and no code is ever clipped.
+static inline uint32_t q8_scale(uint32_t absmax_bits) {
+  return bf16_up(float_of(absmax_bits) * (1.0f / 127.0f));
+}
+
+// Little-endian, at any alignment; `index` counts numbers.
+static inline uint32_t load_bf16(const unsigned char* bytes, size_t index) {
+  return static_cast<uint32_t>(bytes[2 * index]) |
+         (static_cast<uint32_t>(bytes[2 * index + 1]) << 8);
+}
+
+static inline void store_bf16(unsigned char* bytes, size_t index, uint32_t bf16) {
+  bytes[2 * index] = static_cast<unsigned char>(bf16 & 0xFFu);
+  bytes[2 * index + 1] = static_cast<unsigned char>(bf16 >> 8);
+}
+
+}  // namespace paceline

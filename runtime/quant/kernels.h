@@ -1,0 +1,74 @@
+// The contract of a kernel set: the loops over whole blocks that a CPU's vector unit can speed up.
+//
+// One set is one file, platforms/<cpu>/quant_<isa>.cpp, and one line in that folder's
+// CMakeLists.txt. quant_scalar.cpp is the specification: every set gives its bytes for every input,
+// which tests/contract/kernels holds for each set that the CPU has. A kernel file is built with
+// flags above the baseline, so it includes only the intrinsics, this header and kernel_math.h, and
+// defines one global symbol: its KernelSet.
+//
+// Shapes: `blocks` counts blocks of kKernelBlock values; scales are 2 bytes a block (bf16,
+// little-endian); codes are 256 bytes (Q8) or 32 bytes (S1, S1R) a block; signs are four words a
+// block (rotation.h). No pointer needs an alignment beyond its type's, scales and codes none at
+// all. No two areas overlap. Zero blocks are allowed.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace paceline {
+
+// kBlockElements (limits.h), repeated because a kernel file includes nothing else.
+#define PACELINE_KERNEL_BLOCK 256
+enum : uint32_t { kKernelBlock = PACELINE_KERNEL_BLOCK };
+
+// What a set needs of the CPU. Clusters that occur together, not single bits.
+enum CpuFeature : uint32_t {
+  kCpuAvx2 = 1u << 0,
+  kCpuNeon = 1u << 1,
+};
+
+// The features of this machine, as far as sets ask for them. platforms/<cpu>/cpu.cpp, built for the
+// baseline so that nothing runs before the check.
+uint32_t cpu_features();
+
+// One worker's codes of one block in a sum. `weight` is the worker's weight times the block's scale
+// for codecs with scales, the worker's weight alone for the others.
+struct BlockTerm {
+  float weight;
+  const unsigned char* codes;
+};
+
+struct KernelSet {
+  const char* name;
+  uint32_t cpu_features;  // all must be there
+
+  // Whether every |a[i] + b[i]| is below 2^119; false for NaN and infinity too.
+  bool (*sums_in_range)(const float* a, const float* b, size_t blocks);
+
+  // Encode c = update + residual and leave c - decoded in `residual`; the rules are in
+  // docs/wire_format_payload.md. A block with a |c| of 2^119 or more, NaN or infinite gets the
+  // scale 0x7FC0 and zero codes and keeps its residual: such a block never leaves the codec.
+  void (*encode_q8)(const float* update, float* residual, size_t blocks, unsigned char* scales,
+                    unsigned char* codes);
+  void (*encode_s1)(const float* update, float* residual, size_t blocks, unsigned char* scales,
+                    unsigned char* codes);
+  void (*encode_s1r)(const float* update, float* residual, const uint64_t* signs, size_t blocks,
+                     unsigned char* scales, unsigned char* codes);
+
+  // into = flush(into + decoded). The scales and codes are legal ones.
+  void (*add_q8)(const unsigned char* scales, const unsigned char* codes, size_t blocks,
+                 float* into);
+  void (*add_s1)(const unsigned char* scales, const unsigned char* codes, size_t blocks,
+                 float* into);
+  void (*add_s1r)(const unsigned char* scales, const unsigned char* codes, const uint64_t* signs,
+                  size_t blocks, float* into);
+
+  // acc += each term's weight * code, in the order given; acc is one block.
+  void (*sum_q8)(const BlockTerm* terms, size_t count, float* acc);
+  void (*sum_s1)(const BlockTerm* terms, size_t count, float* acc);
+
+  // into += D H(rotated) / 16 for one block. Destroys `rotated`.
+  void (*unrotate_add)(float* rotated, const uint64_t* signs, float* into);
+};
+
+}  // namespace paceline
