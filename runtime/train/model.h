@@ -28,8 +28,8 @@
 namespace paceline {
 
 struct LayerSpec {
-  std::string type;  // a name of layers.inc: "dense", "conv2d", "maxpool2d", "relu", "flatten"
-  std::string name;  // "dense1": type and how many of it came before, or as given
+  std::string type;      // a name of layers.inc: "dense", "conv2d", "maxpool2d", "relu", "flatten"
+  std::string name;      // "dense1": type and how many of it came before, or as given
   uint32_t units = 0;    // dense
   uint32_t filters = 0;  // conv2d
   uint32_t kernel = 0;   // conv2d, maxpool2d: square window
@@ -54,8 +54,8 @@ struct ModelSpec {
 // left to other readers.
 Result<ModelSpec> parse_model(std::string_view toml);
 
-// The start of training: He-uniform weights, zero biases; a pure function of (spec, seed), with equal
-// bytes on every machine.
+// The start of training: He-uniform weights, zero biases; a pure function of (spec, seed), with
+// equal bytes on every machine.
 void init_parameters(const ModelSpec& spec, uint64_t seed, std::span<float> parameters);
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
 // Forward, backward and loss of one model on one compute backend, in memory that is planned once.
 //
-// Not thread-safe; one object per thread. After make() no call allocates. Results of one backend on one
-// CPU are deterministic; the reference backend gives equal bytes everywhere.
+// Not thread-safe; one object per thread. After make() no call allocates. Results of one backend on
+// one CPU are deterministic; the reference backend gives equal bytes everywhere.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace paceline {
 struct EvaluationCounts {
   uint64_t rows = 0;
   uint64_t correct = 0;
-  // Sum over rows of round(loss * 2^16), each row's loss clamped to [0, 64): integers sum exactly in
-  // any order.
+  // Sum over rows of round(loss * 2^16), each row's loss clamped to [0, 64): integers sum exactly
+  // in any order.
   uint64_t loss_fixed16 = 0;
 };
 
@@ -56,7 +56,8 @@ Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batc
 // Names that make_trainer() takes on this machine, best first; "reference" is the last.
 std::vector<std::string> backends();
 
-// Stochastic gradient descent with momentum, in weight units (the server never multiplies by a rate):
+// Stochastic gradient descent with momentum, in weight units (the server never multiplies by a
+// rate):
 //   m = beta * m + g;  w = w - rate * m.   (Sutskever et al. 2013, without Nesterov.)
 // Element by element: the same bytes on every machine.
 class Sgd {

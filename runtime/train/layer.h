@@ -1,0 +1,92 @@
+// What a layer type brings: its keys in the description, its shapes, and its arithmetic twice.
+//
+// `forward` and `backward` are the specification: plain loops in a fixed order, with equal bytes on
+// every machine. The gemm_ forms compute the same to rounding on a set of matrix kernels; a type
+// without them (null) is run by its reference on every backend. Rows lie batch-major:
+// [batch][features], and an image's features are [channel][height][width].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/parameter_layout.h"
+#include "runtime/base/status.h"
+#include "runtime/train/model.h"
+
+namespace paceline {
+
+struct GemmKernels;
+
+struct ForwardPass {
+  size_t batch = 0;
+  std::span<const float>
+      weight;  // as in the parameter layout, without pads; empty if there is none
+  std::span<const float> bias;
+  std::span<const float> input;  // [batch][input features]
+  std::span<float> output;       // [batch][output features]; the input's memory if `in_place`
+  std::span<float> scratch;      // for the gemm_ forms: scratch_floats() of them, 64-byte aligned
+};
+
+struct BackwardPass {
+  size_t batch = 0;
+  std::span<const float> weight;
+  std::span<const float> input;   // of the forward pass; valid only if `backward_reads_input`
+  std::span<const float> output;  // of the forward pass; valid only if `backward_reads_output`
+  std::span<const float> output_gradient;
+  std::span<float> input_gradient;   // overwritten; empty where nobody wants it (the first layer)
+  std::span<float> weight_gradient;  // overwritten
+  std::span<float> bias_gradient;    // overwritten
+  std::span<float> scratch;
+};
+
+// A whole number that the user gives in a [[layer]] table.
+struct LayerKey {
+  std::string_view name;
+  uint32_t LayerSpec::*value;
+  bool required = true;
+  uint32_t smallest = 1;
+  uint32_t largest = 1u << 24;
+};
+
+struct LayerType {
+  std::string_view name;
+  std::span<const LayerKey> keys = {};
+  // The output may be the input's memory, and the input gradient the output gradient's.
+  bool in_place = false;
+  bool backward_reads_input = false;
+  bool backward_reads_output = false;
+
+  // Fills in defaults and output_shape from input_shape. Errors: kInvalidArgument with the reason
+  // and what to change, without the layer's name.
+  Status (*infer)(LayerSpec& spec) = nullptr;
+  // Null for a type without parameters. Otherwise appends <name>.weight and <name>.bias.
+  void (*append_tensors)(const LayerSpec& spec, std::vector<TensorSpec>& tensors) = nullptr;
+  // Null, and backward too, for a type that only names its features anew: the trainer skips it.
+  void (*forward)(const LayerSpec& spec, const ForwardPass& pass) = nullptr;
+  void (*backward)(const LayerSpec& spec, const BackwardPass& pass) = nullptr;
+
+  size_t (*scratch_floats)(const LayerSpec& spec, const GemmKernels& kernels,
+                           size_t batch) = nullptr;
+  void (*gemm_forward)(const LayerSpec& spec, const GemmKernels& kernels,
+                       const ForwardPass& pass) = nullptr;
+  void (*gemm_backward)(const LayerSpec& spec, const GemmKernels& kernels,
+                        const BackwardPass& pass) = nullptr;
+};
+
+#define LAYER(name) const LayerType& name##_layer();
+#include "runtime/train/layers.inc"
+#undef LAYER
+
+std::span<const LayerType* const> layer_types();
+// Null for an unknown name.
+const LayerType* find_layer_type(std::string_view name);
+
+// Product of the dimensions.
+uint64_t feature_count(std::span<const uint32_t> shape);
+// "[3, 32, 32]"
+std::string shape_text(std::span<const uint32_t> shape);
+
+}  // namespace paceline

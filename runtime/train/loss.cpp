@@ -1,0 +1,51 @@
+#include "runtime/train/loss.h"
+
+#include "runtime/train/math.h"
+
+namespace paceline {
+
+// Passes over the whole batch, not row by row: rows are short, and so the exponentials fill
+// vectors.
+void softmax_cross_entropy(size_t class_count, std::span<const int32_t> labels,
+                           std::span<float> outputs, std::span<float> losses) {
+  for (size_t row = 0; row < losses.size(); ++row) {
+    const std::span<float> values = outputs.subspan(row * class_count, class_count);
+    const float largest = values[first_largest(values)];
+    for (float& value : values) value -= largest;
+    losses[row] = values[static_cast<size_t>(labels[row])];
+  }
+  for (float& value : outputs) value = exp_nonpositive(value);
+  for (size_t row = 0; row < losses.size(); ++row) {
+    const std::span<float> values = outputs.subspan(row * class_count, class_count);
+    float sum = 0.0f;
+    for (float value : values) sum += value;
+    losses[row] = log_positive(sum) - losses[row];
+    const float scale = 1.0f / sum;
+    for (float& value : values) value *= scale;
+  }
+}
+
+void softmax_gradient(size_t class_count, std::span<const int32_t> labels,
+                      std::span<float> probabilities) {
+  const float share = 1.0f / static_cast<float>(labels.size());
+  for (size_t row = 0; row < labels.size(); ++row)
+    probabilities[row * class_count + static_cast<size_t>(labels[row])] -= 1.0f;
+  for (float& value : probabilities) value *= share;
+}
+
+size_t first_largest(std::span<const float> values) {
+  size_t best = 0;
+  for (size_t i = 1; i < values.size(); ++i)
+    if (values[i] > values[best]) best = i;
+  return best;
+}
+
+uint64_t loss_fixed16(float loss) {
+  constexpr uint64_t kLargest = 64 * 65536 - 1;
+  if (!(loss < 64.0f)) return kLargest;
+  if (loss <= 0.0f) return 0;
+  const auto rounded = static_cast<uint64_t>(static_cast<double>(loss) * 65536.0 + 0.5);
+  return rounded < kLargest ? rounded : kLargest;
+}
+
+}  // namespace paceline

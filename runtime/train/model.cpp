@@ -1,0 +1,205 @@
+#include "runtime/train/model.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "runtime/base/check.h"
+#include "runtime/base/limits.h"
+#include "runtime/base/nearest.h"
+#include "runtime/base/random.h"
+#include "runtime/train/layer.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kLayersMax = 256;
+// Activations of one row in one layer: 64 MiB as float32, far above any image of a board's camera.
+constexpr uint32_t kFeaturesMax = 16 * 1024 * 1024;
+// Room for ".weight" in a tensor's name.
+constexpr size_t kLayerNameBytesMax = kNameBytesMax - 8;
+
+std::string where(const toml::source_region& source) {
+  return format_text("line %u, column %u", static_cast<unsigned>(source.begin.line),
+                     static_cast<unsigned>(source.begin.column));
+}
+
+tl::unexpected<Status> fail_at(const toml::node& node, const std::string& reason) {
+  return fail(Code::kInvalidArgument, "%s: %s", where(node.source()).c_str(), reason.c_str());
+}
+
+Result<toml::table> parse_toml(std::string_view text) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    return fail(Code::kInvalidArgument, "%s: %s", where(error.source()).c_str(),
+                std::string(error.description()).c_str());
+  }
+}
+
+Status reject_unknown_keys(const toml::table& table, const std::string& owner,
+                           std::span<const std::string_view> known) {
+  for (const auto& [key, value] : table) {
+    if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
+    return fail(Code::kInvalidArgument, "%s: unknown key '%s' in %s%s", where(key.source()).c_str(),
+                std::string(key.str()).c_str(), owner.c_str(),
+                suggest_name(key.str(), known).c_str());
+  }
+  return {};
+}
+
+Result<uint32_t> whole_number(const toml::node& node, std::string_view key, uint32_t smallest,
+                              uint32_t largest) {
+  const auto value = node.value_exact<int64_t>();
+  if (!value || *value < smallest || *value > largest)
+    return fail_at(node, format_text("'%s' must be a whole number from %u to %u",
+                                     std::string(key).c_str(), smallest, largest));
+  return static_cast<uint32_t>(*value);
+}
+
+Result<std::vector<uint32_t>> read_input(const toml::node& node) {
+  const toml::array* sizes = node.as_array();
+  if (!sizes || sizes->empty() || sizes->size() > 3)
+    return fail_at(node,
+                   "'input' must be [features], [height, width] or [channels, height, width]");
+  std::vector<uint32_t> shape;
+  if (sizes->size() == 2) shape.push_back(1);
+  for (const toml::node& size : *sizes) {
+    PACELINE_ASSIGN(const uint32_t dimension, whole_number(size, "input", 1, kFeaturesMax));
+    shape.push_back(dimension);
+    if (feature_count(shape) > kFeaturesMax)
+      return fail_at(node, format_text("'input' has more than %u features", kFeaturesMax));
+  }
+  return shape;
+}
+
+Result<const LayerType*> read_type(const toml::table& table) {
+  std::vector<std::string_view> names;
+  for (const LayerType* type : layer_types()) names.push_back(type->name);
+  const toml::node* node = table.get("type");
+  if (!node) return fail_at(table, "a [[layer]] needs a type" + suggest_name("", names));
+  const std::string name = node->value_exact<std::string>().value_or("");
+  const LayerType* type = find_layer_type(name);
+  if (!type) return fail_at(*node, "unknown layer type '" + name + "'" + suggest_name(name, names));
+  return type;
+}
+
+Result<std::string> read_name(const toml::table& table, const LayerType& type, int number) {
+  const toml::node* node = table.get("name");
+  if (!node) return std::string(type.name) + std::to_string(number);
+  const auto name = node->value_exact<std::string>();
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  if (!name || name->empty() || name->size() > kLayerNameBytesMax ||
+      !std::all_of(name->begin(), name->end(), allowed))
+    return fail_at(*node, format_text("'name' must be 1 to %zu letters, digits, '_' or '-'",
+                                      kLayerNameBytesMax));
+  return *name;
+}
+
+// Options and shapes of one layer, given the shape that reaches it.
+Result<LayerSpec> read_layer(const toml::table& table, std::span<const uint32_t> input_shape,
+                             std::map<std::string_view, int>& counts) {
+  PACELINE_ASSIGN(const LayerType* type, read_type(table));
+  LayerSpec spec;
+  spec.type = type->name;
+  PACELINE_ASSIGN(spec.name, read_name(table, *type, ++counts[type->name]));
+  spec.input_shape.assign(input_shape.begin(), input_shape.end());
+
+  std::vector<std::string_view> known = {"type", "name"};
+  for (const LayerKey& key : type->keys) known.push_back(key.name);
+  PACELINE_TRY(reject_unknown_keys(table, "a layer of type \"" + spec.type + "\"", known));
+  for (const LayerKey& key : type->keys) {
+    if (const toml::node* node = table.get(key.name)) {
+      PACELINE_ASSIGN(spec.*key.value, whole_number(*node, key.name, key.smallest, key.largest));
+    } else if (key.required) {
+      return fail_at(table, "layer '" + spec.name + "' needs '" + std::string(key.name) + "'");
+    }
+  }
+  if (Status status = type->infer(spec); !status.ok())
+    return fail_at(table, "layer '" + spec.name + "' " + status.message());
+  if (feature_count(spec.output_shape) > kFeaturesMax)
+    return fail_at(
+        table, format_text("layer '%s' has more than %u outputs", spec.name.c_str(), kFeaturesMax));
+  return spec;
+}
+
+Status read_layers(const toml::table& root, const toml::node& model, ModelSpec& spec) {
+  const toml::node* node = root.get("layer");
+  const toml::array* tables = node ? node->as_array() : nullptr;
+  if (!tables || tables->empty())
+    return fail_at(node ? *node : model, "give at least one [[layer]]");
+  if (tables->size() > kLayersMax)
+    return fail_at(*node, format_text("%zu layers, at most %zu", tables->size(), kLayersMax));
+  std::vector<uint32_t> shape = spec.input_shape;
+  std::map<std::string_view, int> counts;
+  for (const toml::node& element : *tables) {
+    const toml::table* table = element.as_table();
+    if (!table) return fail_at(element, "write each layer as a table [[layer]]");
+    PACELINE_ASSIGN(LayerSpec layer, read_layer(*table, shape, counts));
+    shape = layer.output_shape;
+    spec.layers.push_back(std::move(layer));
+  }
+  if (shape.size() != 1 || shape[0] != spec.class_count)
+    return fail_at(
+        tables->back(),
+        format_text("the last layer, '%s', gives %s but must give one output for each of "
+                    "the %u classes; end with a layer of type \"dense\" and units = %u",
+                    spec.layers.back().name.c_str(), shape_text(shape).c_str(), spec.class_count,
+                    spec.class_count));
+  return {};
+}
+
+}  // namespace
+
+uint64_t ModelSpec::input_features() const { return feature_count(input_shape); }
+
+Result<ModelSpec> parse_model(std::string_view text) {
+  if (text.size() > kRunTextBytesMax)
+    return fail(Code::kResourceExhausted, "the description has %zu bytes, at most %zu", text.size(),
+                kRunTextBytesMax);
+  PACELINE_ASSIGN(const toml::table root, parse_toml(text));
+  const toml::table* model = root["model"].as_table();
+  if (!model) return fail(Code::kInvalidArgument, "the table [model] is missing");
+  static constexpr std::string_view kKnown[] = {"input", "classes"};
+  PACELINE_TRY(reject_unknown_keys(*model, "[model]", kKnown));
+  const toml::node* input = model->get("input");
+  const toml::node* classes = model->get("classes");
+  if (!input) return fail_at(*model, "[model] needs 'input', such as input = [28, 28]");
+  if (!classes) return fail_at(*model, "[model] needs 'classes', such as classes = 10");
+
+  ModelSpec spec;
+  PACELINE_ASSIGN(spec.input_shape, read_input(*input));
+  PACELINE_ASSIGN(spec.class_count, whole_number(*classes, "classes", 2, kFeaturesMax));
+  PACELINE_TRY(read_layers(root, *model, spec));
+
+  std::vector<TensorSpec> tensors;
+  for (const LayerSpec& layer : spec.layers)
+    if (const LayerType* type = find_layer_type(layer.type); type->append_tensors)
+      type->append_tensors(layer, tensors);
+  auto layout = ParameterLayout::make(std::move(tensors));
+  if (!layout) return fail_at(*model, layout.error().message());
+  spec.layout = std::move(*layout);
+  return spec;
+}
+
+// He et al. 2015: uniform in +-sqrt(6 / inputs of a unit) keeps the variance through relu layers.
+void init_parameters(const ModelSpec& spec, uint64_t seed, std::span<float> parameters) {
+  PACELINE_CHECK(parameters.size() == spec.layout.element_count());
+  std::fill(parameters.begin(), parameters.end(), 0.0f);
+  uint64_t stream = 0;
+  for (const TensorSpec& tensor : spec.layout.tensors()) {
+    Random random(seed, stream++);
+    if (tensor.tensor_class != TensorClass::kWeight) continue;
+    const uint64_t inputs = tensor.count / tensor.shape[0];
+    const float limit = std::sqrt(6.0f / static_cast<float>(inputs));
+    for (float& value : parameters.subspan(tensor.offset, tensor.count))
+      value = limit * random.symmetric();
+  }
+}
+
+}  // namespace paceline

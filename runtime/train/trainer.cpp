@@ -1,0 +1,321 @@
+#include "runtime/train/trainer.h"
+
+#include <algorithm>
+#include <new>
+
+#include "runtime/base/check.h"
+#include "runtime/base/nearest.h"
+#include "runtime/train/gemm.h"
+#include "runtime/train/layer.h"
+#include "runtime/train/loss.h"
+#include "runtime/train/memory_plan.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kBatchMax = 65536;
+// A board's memory, not a desktop's: a larger plan is a mistake in the description.
+constexpr uint64_t kArenaBytesMax = 1024ull * 1024 * 1024;
+constexpr size_t kNoBuffer = SIZE_MAX;
+
+struct AlignedDelete {
+  void operator()(std::byte* bytes) const {
+    ::operator delete (bytes, std::align_val_t{MemoryPlan::kAlignmentBytes});
+  }
+};
+using Arena = std::unique_ptr<std::byte, AlignedDelete>;
+
+// A layer that computes, and the buffers it touches: offsets in the arena after placing.
+struct Stage {
+  const LayerSpec* spec = nullptr;
+  const LayerType* type = nullptr;
+  const TensorSpec* weight = nullptr;
+  const TensorSpec* bias = nullptr;
+  size_t input_features = 0;
+  size_t output_features = 0;
+  size_t scratch_floats = 0;
+  size_t output = kNoBuffer;
+  size_t output_gradient = kNoBuffer;
+  size_t forward_scratch = kNoBuffer;
+  size_t backward_scratch = kNoBuffer;
+};
+
+std::span<const float> tensor_of(std::span<const float> flat, const TensorSpec* tensor) {
+  return tensor ? flat.subspan(tensor->offset, tensor->count) : std::span<const float>{};
+}
+std::span<float> tensor_of(std::span<float> flat, const TensorSpec* tensor) {
+  return tensor ? flat.subspan(tensor->offset, tensor->count) : std::span<float>{};
+}
+
+class NetTrainer final : public Trainer {
+ public:
+  // `kernels` is null for the reference.
+  NetTrainer(const ModelSpec& spec, size_t batch_max, const GemmKernels* kernels)
+      : spec_(spec), batch_max_(batch_max), kernels_(kernels) {
+    list_stages();
+    plan_memory();
+  }
+  // Once, before use. Errors: kResourceExhausted.
+  Status allocate();
+
+  Result<float> gradient(std::span<const float> parameters, std::span<const float> features,
+                         std::span<const int32_t> labels, std::span<float> gradient) override;
+  Status evaluate(std::span<const float> parameters, std::span<const float> features,
+                  std::span<const int32_t> labels, EvaluationCounts* counts) override;
+
+  size_t batch_max() const override { return batch_max_; }
+  size_t planned_bytes() const override { return plan_.total_bytes(); }
+  const char* backend_name() const override { return kernels_ ? kernels_->name : "reference"; }
+
+ private:
+  void list_stages();
+  void plan_memory();
+  Status check_batch(std::span<const float> parameters, std::span<const float> features,
+                     std::span<const int32_t> labels) const;
+  void run_forward(std::span<const float> parameters, std::span<const float> features,
+                   size_t batch);
+  void run_backward(std::span<const float> parameters, std::span<const float> features,
+                    size_t batch, std::span<float> gradient);
+  void clear_pads(std::span<float> gradient) const;
+  std::span<float> buffer(size_t index, size_t floats) const;
+
+  const ModelSpec spec_;
+  const size_t batch_max_;
+  const GemmKernels* const kernels_;
+  std::vector<Stage> stages_;
+  size_t first_trained_ = 0;  // stages before it have no parameters and need no gradient
+  MemoryPlan plan_;
+  size_t probabilities_ = kNoBuffer;
+  size_t losses_ = kNoBuffer;
+  Arena arena_;
+};
+
+void NetTrainer::list_stages() {
+  size_t tensor = 0;
+  first_trained_ = SIZE_MAX;
+  for (const LayerSpec& layer : spec_.layers) {
+    Stage stage;
+    stage.spec = &layer;
+    stage.type = find_layer_type(layer.type);
+    PACELINE_CHECK(stage.type != nullptr);
+    if (stage.type->forward == nullptr) continue;
+    stage.input_features = feature_count(layer.input_shape);
+    stage.output_features = feature_count(layer.output_shape);
+    if (stage.type->append_tensors) {
+      PACELINE_CHECK(tensor + 2 <= spec_.layout.tensors().size());
+      stage.weight = &spec_.layout.tensors()[tensor++];
+      stage.bias = &spec_.layout.tensors()[tensor++];
+      first_trained_ = std::min(first_trained_, stages_.size());
+    }
+    if (kernels_ && stage.type->scratch_floats)
+      stage.scratch_floats = stage.type->scratch_floats(layer, *kernels_, batch_max_);
+    stages_.push_back(stage);
+  }
+  PACELINE_CHECK(first_trained_ < stages_.size());
+}
+
+// Steps of the plan, for n stages: stage i runs forward at i, the loss at n, stage i backward at 2n
+// - i.
+void NetTrainer::plan_memory() {
+  const uint32_t n = static_cast<uint32_t>(stages_.size());
+  const auto rows = [&](size_t floats_per_row) {
+    return batch_max_ * floats_per_row * sizeof(float);
+  };
+  // Activations. A stage that works in place shares the buffer of the one before it.
+  for (uint32_t i = 0; i < n;) {
+    uint32_t end = i + 1;
+    while (end < n && stages_[end].type->in_place && !stages_[end - 1].type->backward_reads_output)
+      ++end;
+    uint32_t last = end;
+    for (uint32_t user = i; user < end; ++user)
+      if (stages_[user].type->backward_reads_output) last = std::max(last, 2 * n - user);
+    if (end < n && stages_[end].type->backward_reads_input) last = std::max(last, 2 * n - end);
+    const size_t shared = plan_.add(rows(stages_[i].output_features), i, last);
+    for (; i < end; ++i) stages_[i].output = shared;
+  }
+  probabilities_ = plan_.add(rows(spec_.class_count), n, n + 1);
+  losses_ = plan_.add(rows(1), n, n);
+  // Gradients by outputs: the loss leaves the last one where the probabilities were.
+  stages_[n - 1].output_gradient = probabilities_;
+  for (uint32_t i = n - 1; i > first_trained_; --i) {
+    if (stages_[i].type->in_place) {
+      stages_[i - 1].output_gradient = stages_[i].output_gradient;
+      continue;
+    }
+    uint32_t first_user = i - 1;
+    while (first_user > first_trained_ && stages_[first_user].type->in_place) --first_user;
+    stages_[i - 1].output_gradient =
+        plan_.add(rows(stages_[i].input_features), 2 * n - i, 2 * n - first_user);
+  }
+  for (uint32_t i = 0; i < n; ++i) {
+    const size_t bytes = stages_[i].scratch_floats * sizeof(float);
+    stages_[i].forward_scratch = plan_.add(bytes, i, i);
+    if (i >= first_trained_) stages_[i].backward_scratch = plan_.add(bytes, 2 * n - i, 2 * n - i);
+  }
+  plan_.place();
+}
+
+Status NetTrainer::allocate() {
+  if (plan_.total_bytes() > kArenaBytesMax)
+    return fail(Code::kResourceExhausted,
+                "training needs %zu MiB, at most %llu MiB; take a batch smaller than %zu",
+                plan_.total_bytes() >> 20, static_cast<unsigned long long>(kArenaBytesMax >> 20),
+                batch_max_);
+  void* bytes = ::operator new (plan_.total_bytes(), std::align_val_t{MemoryPlan::kAlignmentBytes},
+                                std::nothrow);
+  if (!bytes)
+    return fail(Code::kResourceExhausted,
+                "no memory for the %zu bytes that training needs; take a batch smaller than %zu",
+                plan_.total_bytes(), batch_max_);
+  arena_.reset(static_cast<std::byte*>(bytes));
+  // Touches every page now, so that memory which is not there is noticed before the first step.
+  std::fill_n(arena_.get(), plan_.total_bytes(), std::byte{0});
+  return {};
+}
+
+std::span<float> NetTrainer::buffer(size_t index, size_t floats) const {
+  return {reinterpret_cast<float*>(arena_.get() + plan_.offset(index)), floats};
+}
+
+Status NetTrainer::check_batch(std::span<const float> parameters, std::span<const float> features,
+                               std::span<const int32_t> labels) const {
+  PACELINE_CHECK(parameters.size() == spec_.layout.element_count());
+  if (labels.empty() || labels.size() > batch_max_)
+    return fail(Code::kInvalidArgument, "a batch of %zu rows, must have 1 to %zu", labels.size(),
+                batch_max_);
+  if (features.size() != labels.size() * spec_.input_features())
+    return fail(Code::kInvalidArgument, "%zu labels need %zu x %llu features, got %zu",
+                labels.size(), labels.size(),
+                static_cast<unsigned long long>(spec_.input_features()), features.size());
+  for (size_t row = 0; row < labels.size(); ++row)
+    if (labels[row] < 0 || static_cast<uint32_t>(labels[row]) >= spec_.class_count)
+      return fail(Code::kInvalidArgument, "row %zu of the batch: label %d, must be 0 to %u", row,
+                  labels[row], spec_.class_count - 1);
+  return {};
+}
+
+void NetTrainer::run_forward(std::span<const float> parameters, std::span<const float> features,
+                             size_t batch) {
+  std::span<const float> input = features;
+  for (const Stage& stage : stages_) {
+    ForwardPass pass;
+    pass.batch = batch;
+    pass.weight = tensor_of(parameters, stage.weight);
+    pass.bias = tensor_of(parameters, stage.bias);
+    pass.input = input;
+    pass.output = buffer(stage.output, batch * stage.output_features);
+    pass.scratch = buffer(stage.forward_scratch, stage.scratch_floats);
+    if (kernels_ && stage.type->gemm_forward)
+      stage.type->gemm_forward(*stage.spec, *kernels_, pass);
+    else
+      stage.type->forward(*stage.spec, pass);
+    input = pass.output;
+  }
+}
+
+void NetTrainer::run_backward(std::span<const float> parameters, std::span<const float> features,
+                              size_t batch, std::span<float> gradient) {
+  for (size_t i = stages_.size(); i-- > first_trained_;) {
+    const Stage& stage = stages_[i];
+    BackwardPass pass;
+    pass.batch = batch;
+    pass.weight = tensor_of(parameters, stage.weight);
+    pass.input = i > 0 ? buffer(stages_[i - 1].output, batch * stage.input_features) : features;
+    pass.output = buffer(stage.output, batch * stage.output_features);
+    pass.output_gradient = buffer(stage.output_gradient, batch * stage.output_features);
+    if (i > first_trained_)
+      pass.input_gradient = buffer(stages_[i - 1].output_gradient, batch * stage.input_features);
+    pass.weight_gradient = tensor_of(gradient, stage.weight);
+    pass.bias_gradient = tensor_of(gradient, stage.bias);
+    pass.scratch = buffer(stage.backward_scratch, stage.scratch_floats);
+    if (kernels_ && stage.type->gemm_backward)
+      stage.type->gemm_backward(*stage.spec, *kernels_, pass);
+    else
+      stage.type->backward(*stage.spec, pass);
+  }
+}
+
+void NetTrainer::clear_pads(std::span<float> gradient) const {
+  for (const TensorSpec& tensor : spec_.layout.tensors()) {
+    const size_t end = tensor.offset + tensor.count;
+    const size_t pads = (kBlockElements - end % kBlockElements) % kBlockElements;
+    std::fill_n(gradient.begin() + static_cast<std::ptrdiff_t>(end), pads, 0.0f);
+  }
+}
+
+Result<float> NetTrainer::gradient(std::span<const float> parameters,
+                                   std::span<const float> features, std::span<const int32_t> labels,
+                                   std::span<float> gradient) {
+  PACELINE_TRY(check_batch(parameters, features, labels));
+  PACELINE_CHECK(gradient.size() == spec_.layout.element_count());
+  const size_t batch = labels.size();
+  run_forward(parameters, features, batch);
+  const std::span<float> outputs = buffer(stages_.back().output, batch * spec_.class_count);
+  const std::span<float> probabilities = buffer(probabilities_, outputs.size());
+  const std::span<float> losses = buffer(losses_, batch);
+  std::copy(outputs.begin(), outputs.end(), probabilities.begin());
+  softmax_cross_entropy(spec_.class_count, labels, probabilities, losses);
+  double sum = 0.0;
+  for (float loss : losses) sum += static_cast<double>(loss);
+  softmax_gradient(spec_.class_count, labels, probabilities);
+  run_backward(parameters, features, batch, gradient);
+  clear_pads(gradient);
+  return static_cast<float>(sum / static_cast<double>(batch));
+}
+
+Status NetTrainer::evaluate(std::span<const float> parameters, std::span<const float> features,
+                            std::span<const int32_t> labels, EvaluationCounts* counts) {
+  PACELINE_TRY(check_batch(parameters, features, labels));
+  const size_t batch = labels.size();
+  run_forward(parameters, features, batch);
+  const std::span<float> outputs = buffer(stages_.back().output, batch * spec_.class_count);
+  const std::span<float> probabilities = buffer(probabilities_, outputs.size());
+  const std::span<float> losses = buffer(losses_, batch);
+  std::copy(outputs.begin(), outputs.end(), probabilities.begin());
+  softmax_cross_entropy(spec_.class_count, labels, probabilities, losses);
+  for (size_t row = 0; row < batch; ++row) {
+    const size_t predicted =
+        first_largest(outputs.subspan(row * spec_.class_count, spec_.class_count));
+    counts->correct += predicted == static_cast<size_t>(labels[row]) ? 1 : 0;
+    counts->loss_fixed16 += loss_fixed16(losses[row]);
+  }
+  counts->rows += batch;
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batch_max,
+                                              std::string_view backend) {
+  if (batch_max == 0 || batch_max > kBatchMax)
+    return fail(Code::kInvalidArgument, "a batch of %zu rows, must be 1 to %zu", batch_max,
+                kBatchMax);
+  const std::span<const GemmKernels* const> sets = usable_gemm_kernels();
+  const GemmKernels* kernels = nullptr;
+  if (backend == "auto") {
+    if (!sets.empty()) kernels = sets.front();
+  } else if (backend != "reference") {
+    for (const GemmKernels* set : sets)
+      if (backend == set->name) kernels = set;
+    if (!kernels) {
+      const std::vector<std::string> names = backends();
+      std::vector<std::string_view> known = {"auto"};
+      known.insert(known.end(), names.begin(), names.end());
+      return fail(Code::kUnsupported, "backend '%.*s' is unknown or not usable on this machine%s",
+                  static_cast<int>(backend.size()), backend.data(),
+                  suggest_name(backend, known).c_str());
+    }
+  }
+  auto trainer = std::make_unique<NetTrainer>(spec, batch_max, kernels);
+  PACELINE_TRY(trainer->allocate());
+  return std::unique_ptr<Trainer>(std::move(trainer));
+}
+
+std::vector<std::string> backends() {
+  std::vector<std::string> names;
+  for (const GemmKernels* set : usable_gemm_kernels()) names.emplace_back(set->name);
+  names.emplace_back("reference");
+  return names;
+}
+
+}  // namespace paceline

@@ -1,0 +1,43 @@
+// How a model is trained: the settings that the server gives every worker, beside the model itself.
+//
+//   [training]
+//   batch = 32          # rows of one local step
+//   rate = 0.02         # learning rate at the start; the server's directives carry the present one
+//   momentum = 0.9
+//   keep = 1.0          # factor on every parameter at each new version (weight decay); 1 = none
+//   seed = 1            # of the model's start, the rotations and the order of rows
+//   [data]
+//   scale = 0.00392157  # x = value * scale + offset, the same on every worker
+//   offset = 0.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+#include "runtime/train/model.h"
+
+namespace paceline {
+
+struct TrainingSpec {
+  uint32_t batch = 32;
+  double rate = 0.05;
+  double momentum = 0.9;
+  double keep = 1;
+  uint64_t seed = 1;
+  double data_scale = 1;
+  double data_offset = 0;
+};
+
+// Model and training settings of one text: what a worker needs to know of a run.
+struct RunSpec {
+  ModelSpec model;
+  TrainingSpec training;
+};
+
+// Other tables than [model], [[layer]], [training] and [data] are left to other readers.
+// Errors: as parse_model().
+Result<RunSpec> parse_run(std::string_view toml);
+
+}  // namespace paceline

@@ -1,0 +1,142 @@
+#include "runtime/train/model.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+#include "runtime/base/checksum.h"
+#include "tests/runtime/train/nets.h"
+
+namespace paceline {
+namespace {
+
+// The message of a description that must be refused.
+std::string refusal(const std::string& text) {
+  const auto spec = parse_model(text);
+  REQUIRE(!spec.has_value());
+  CHECK(spec.error().code() == Code::kInvalidArgument);
+  return spec.error().message();
+}
+
+std::string mlp_with(const std::string& layer) {
+  return "[model]\ninput = [4]\nclasses = 2\n[[layer]]\n" + layer;
+}
+
+std::string cnn_with(const std::string& layer) {
+  return "[model]\ninput = [8, 6]\nclasses = 2\n[[layer]]\n" + layer;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("train/model");
+
+TEST_CASE("parse_model: shapes, names, defaults and the layout follow from the description") {
+  const ModelSpec spec = test::model_of(test::kSmallCnn);
+  CHECK(spec.input_shape == std::vector<uint32_t>{2, 11, 9});
+  CHECK(spec.input_features() == 198);
+  CHECK(spec.class_count == 4);
+  REQUIRE(spec.layers.size() == 7);
+  CHECK(spec.layers[0].name == "conv2d1");
+  CHECK(spec.layers[0].stride == 1);
+  CHECK(spec.layers[0].output_shape == std::vector<uint32_t>{3, 11, 9});
+  CHECK(spec.layers[2].stride == 2);
+  CHECK(spec.layers[2].output_shape == std::vector<uint32_t>{3, 5, 4});
+  CHECK(spec.layers[3].name == "conv2d2");
+  CHECK(spec.layers[3].output_shape == std::vector<uint32_t>{5, 2, 2});
+  CHECK(spec.layers[5].output_shape == std::vector<uint32_t>{20});
+  const auto tensors = spec.layout.tensors();
+  REQUIRE(tensors.size() == 6);
+  CHECK(tensors[0].name == "conv2d1.weight");
+  CHECK(tensors[0].shape == std::vector<uint32_t>{3, 2, 3, 3});
+  CHECK(tensors[1].tensor_class == TensorClass::kBias);
+  CHECK(tensors[4].name == "dense1.weight");
+  CHECK(tensors[4].shape == std::vector<uint32_t>{4, 20});
+}
+
+TEST_CASE("parse_model: [height, width] is one channel, and other tables are left alone") {
+  const ModelSpec spec = test::model_of(
+      "[run]\nname = 'x'\n[model]\ninput = [28, 28]\nclasses = 10\n[[layer]]\ntype = 'flatten'\n"
+      "[[layer]]\ntype = 'dense'\nname = 'head'\nunits = 10\n");
+  CHECK(spec.input_shape == std::vector<uint32_t>{1, 28, 28});
+  CHECK(spec.layout.tensors()[0].name == "head.weight");
+}
+
+TEST_CASE("parse_model: an error says line, column, what is wrong and the nearest valid name") {
+  CHECK(refusal(mlp_with("type = \"dense\"\nunit = 2\n")) ==
+        "line 6, column 1: unknown key 'unit' in a layer of type \"dense\"; did you mean 'units'?");
+  CHECK(refusal(mlp_with("type = \"dnese\"\n")) ==
+        "line 5, column 8: unknown layer type 'dnese'; did you mean 'dense'?");
+  CHECK(refusal("[model]\nimput = [4]\nclasses = 2\n") ==
+        "line 2, column 1: unknown key 'imput' in [model]; did you mean 'input'?");
+  CHECK(refusal("[model]\ninput = [4\nclasses = 2\n").starts_with("line 3, column 1"));
+  CHECK(refusal(mlp_with("type = \"dense\"\n")) ==
+        "line 4, column 1: layer 'dense1' needs 'units'");
+  CHECK(refusal(mlp_with("type = \"dense\"\nunits = 0\n")) ==
+        "line 6, column 9: 'units' must be a whole number from 1 to 16777216");
+  CHECK(refusal("") == "the table [model] is missing");
+  CHECK(refusal("[model]\ninput = [4]\nclasses = 2\n") ==
+        "line 1, column 1: give at least one [[layer]]");
+}
+
+TEST_CASE("parse_model: shapes are checked through the whole net") {
+  CHECK(refusal(cnn_with("type = 'dense'\nunits = 2\n"))
+            .find("layer 'dense1' needs a flat input, gets [1, 8, 6]") != std::string::npos);
+  CHECK(refusal(mlp_with("type = 'conv2d'\nfilters = 2\nkernel = 3\n"))
+            .find("needs an image [channels, height, width], gets [4]") != std::string::npos);
+  CHECK(refusal(cnn_with("type = 'conv2d'\nfilters = 2\nkernel = 7\n"))
+            .find("kernel 7 is larger than the padded image of 8 x 6") != std::string::npos);
+  CHECK(refusal(cnn_with("type = 'conv2d'\nfilters = 2\nkernel = 3\npadding = 3\n"))
+            .find("padding 3 must be smaller than kernel 3") != std::string::npos);
+  CHECK(refusal(cnn_with("type = 'maxpool2d'\nkernel = 7\n"))
+            .find("kernel 7 is larger than the image of 8 x 6") != std::string::npos);
+  CHECK(refusal(mlp_with("type = 'dense'\nunits = 3\n"))
+            .find("gives [3] but must give one output for each of the 2 classes") !=
+        std::string::npos);
+  CHECK(refusal(mlp_with("type = 'relu'\n")).find("gives [4]") != std::string::npos);
+}
+
+TEST_CASE("parse_model: sizes that multiply without bound are refused, never allocated") {
+  CHECK(refusal("[model]\ninput = [16777216, 16777216]\nclasses = 2\n").find("features") !=
+        std::string::npos);
+  CHECK(refusal(cnn_with("type = 'conv2d'\nfilters = 16777216\nkernel = 1024\npadding = 1023\n"))
+            .find("more than 16777216 outputs") != std::string::npos);
+  CHECK(
+      refusal(mlp_with("type = 'dense'\nunits = 16777216\n[[layer]]\ntype = 'dense'\nunits = 2\n"))
+          .find("more than 67108864 elements") != std::string::npos);
+  CHECK(refusal(mlp_with("type = 'dense'\nunits = 2\nname = '../x'\n")).find("'name' must be") !=
+        std::string::npos);
+}
+
+TEST_CASE("init_parameters: He-uniform within its limit, zero biases and pads, by the seed alone") {
+  const ModelSpec spec = test::model_of(test::kSmallCnn);
+  std::vector<float> a(spec.layout.element_count(), 7.0f), b(a), c(a);
+  init_parameters(spec, 1, a);
+  init_parameters(spec, 1, b);
+  init_parameters(spec, 2, c);
+  CHECK(a == b);
+  CHECK(a != c);
+  uint64_t outside = 0;
+  double squares = 0.0;
+  const TensorSpec& conv = spec.layout.tensors()[0];
+  const double limit = std::sqrt(6.0 / 18.0);
+  for (uint64_t i = 0; i < conv.count; ++i) {
+    outside += std::abs(a[i]) > limit * 1.000001 ? 1 : 0;
+    squares += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+  }
+  CHECK(outside == 0);
+  CHECK(squares / static_cast<double>(conv.count) == doctest::Approx(2.0 / 18.0).epsilon(0.3));
+  CHECK(a[conv.count] == 0.0f);
+  CHECK(a[spec.layout.tensors()[1].offset] == 0.0f);
+}
+
+TEST_CASE("init_parameters: the same bytes on every machine") {
+  const ModelSpec spec = test::model_of(test::kSmallCnn);
+  std::vector<float> parameters(spec.layout.element_count());
+  init_parameters(spec, 42, parameters);
+  CHECK(model_checksum(parameters) == 0xFAC1A219u);
+}
+
+TEST_SUITE_END();
+
+}  // namespace paceline

@@ -1,0 +1,120 @@
+#include "tests/runtime/train/naive_net.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/check.h"
+
+namespace paceline::test {
+namespace {
+
+using Values = std::vector<double>;
+
+// One row through one layer; x(c, y, x) outside the image is zero.
+struct Image {
+  const Values& values;
+  const std::vector<uint32_t>& shape;
+  double at(int64_t c, int64_t y, int64_t x) const {
+    if (y < 0 || x < 0 || y >= shape[1] || x >= shape[2]) return 0.0;
+    return values[static_cast<size_t>((c * shape[1] + y) * shape[2] + x)];
+  }
+};
+
+Values dense(const LayerSpec& layer, const Values& x, const double* weight, const double* bias) {
+  Values y;
+  for (size_t unit = 0; unit < layer.units; ++unit) {
+    double sum = bias[unit];
+    for (size_t i = 0; i < x.size(); ++i) sum += weight[unit * x.size() + i] * x[i];
+    y.push_back(sum);
+  }
+  return y;
+}
+
+Values conv2d(const LayerSpec& layer, const Values& x, const double* weight, const double* bias) {
+  const Image image{x, layer.input_shape};
+  const int64_t channels = layer.input_shape[0], kernel = layer.kernel, stride = layer.stride;
+  const int64_t padding = layer.padding;
+  Values y;
+  for (int64_t f = 0; f < layer.output_shape[0]; ++f)
+    for (int64_t row = 0; row < layer.output_shape[1]; ++row)
+      for (int64_t column = 0; column < layer.output_shape[2]; ++column) {
+        double sum = bias[f];
+        for (int64_t c = 0; c < channels; ++c)
+          for (int64_t ky = 0; ky < kernel; ++ky)
+            for (int64_t kx = 0; kx < kernel; ++kx)
+              sum += weight[((f * channels + c) * kernel + ky) * kernel + kx] *
+                     image.at(c, row * stride + ky - padding, column * stride + kx - padding);
+        y.push_back(sum);
+      }
+  return y;
+}
+
+Values maxpool2d(const LayerSpec& layer, const Values& x) {
+  const Image image{x, layer.input_shape};
+  Values y;
+  for (int64_t c = 0; c < layer.output_shape[0]; ++c)
+    for (int64_t row = 0; row < layer.output_shape[1]; ++row)
+      for (int64_t column = 0; column < layer.output_shape[2]; ++column) {
+        double largest = -INFINITY;
+        for (int64_t ky = 0; ky < layer.kernel; ++ky)
+          for (int64_t kx = 0; kx < layer.kernel; ++kx)
+            largest =
+                std::max(largest, image.at(c, row * layer.stride + ky, column * layer.stride + kx));
+        y.push_back(largest);
+      }
+  return y;
+}
+
+double row_loss(const ModelSpec& spec, std::span<const double> parameters,
+                std::span<const float> features, int32_t label) {
+  Values values(features.begin(), features.end());
+  size_t tensor = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const double *weight = nullptr, *bias = nullptr;
+    if (layer.type == "dense" || layer.type == "conv2d") {
+      weight = parameters.data() + spec.layout.tensors()[tensor++].offset;
+      bias = parameters.data() + spec.layout.tensors()[tensor++].offset;
+    }
+    if (layer.type == "dense") {
+      values = dense(layer, values, weight, bias);
+    } else if (layer.type == "conv2d") {
+      values = conv2d(layer, values, weight, bias);
+    } else if (layer.type == "maxpool2d") {
+      values = maxpool2d(layer, values);
+    } else if (layer.type == "relu") {
+      for (double& value : values) value = std::max(value, 0.0);
+    } else {
+      PACELINE_CHECK(layer.type == "flatten");
+    }
+  }
+  const double largest = *std::max_element(values.begin(), values.end());
+  double sum = 0.0;
+  for (double value : values) sum += std::exp(value - largest);
+  return std::log(sum) + largest - values[static_cast<size_t>(label)];
+}
+
+}  // namespace
+
+double naive_loss(const ModelSpec& spec, std::span<const double> parameters,
+                  std::span<const float> features, std::span<const int32_t> labels) {
+  double sum = 0.0;
+  for (size_t row = 0; row < labels.size(); ++row)
+    sum +=
+        row_loss(spec, parameters,
+                 features.subspan(row * spec.input_features(), spec.input_features()), labels[row]);
+  return sum / static_cast<double>(labels.size());
+}
+
+double naive_derivative(const ModelSpec& spec, std::span<const float> parameters, size_t index,
+                        std::span<const float> features, std::span<const int32_t> labels) {
+  constexpr double kStep = 1e-6;
+  Values moved(parameters.begin(), parameters.end());
+  const double middle = moved[index];
+  moved[index] = middle + kStep;
+  const double above = naive_loss(spec, moved, features, labels);
+  moved[index] = middle - kStep;
+  const double below = naive_loss(spec, moved, features, labels);
+  return (above - below) / (2.0 * kStep);
+}
+
+}  // namespace paceline::test

@@ -1,0 +1,20 @@
+// A second implementation of every layer's forward pass, in double and written from the definition:
+// the oracle of the gradient tests.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/train/model.h"
+
+namespace paceline::test {
+
+// Mean softmax cross entropy of the batch.
+double naive_loss(const ModelSpec& spec, std::span<const double> parameters,
+                  std::span<const float> features, std::span<const int32_t> labels);
+
+// Its derivative by parameter `index`, from a difference of two losses.
+double naive_derivative(const ModelSpec& spec, std::span<const float> parameters, size_t index,
+                        std::span<const float> features, std::span<const int32_t> labels);
+
+}  // namespace paceline::test

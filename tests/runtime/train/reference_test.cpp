@@ -1,0 +1,110 @@
+// The reference backend against numerical derivatives, and its bytes against constants.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "runtime/base/checksum.h"
+#include "tests/runtime/train/naive_net.h"
+#include "tests/runtime/train/nets.h"
+#include "tests/support/seed.h"
+
+namespace paceline {
+namespace {
+
+// Twenty steps of SGD from a fixed start; the checksum of the model.
+uint32_t trained_checksum(std::string_view toml) {
+  const ModelSpec spec = test::model_of(toml);
+  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size());
+  init_parameters(spec, 7, parameters);
+  auto trainer = make_trainer(spec, 8, "reference");
+  REQUIRE(trainer.has_value());
+  Sgd sgd(parameters.size(), 0.9f);
+  Random random(7, 99);
+  for (int step = 0; step < 20; ++step) {
+    const test::Batch batch = test::random_batch(spec, 8, random);
+    REQUIRE((*trainer)->gradient(parameters, batch.features, batch.labels, gradient).has_value());
+    sgd.step(gradient, 0.05f, parameters);
+  }
+  return model_checksum(parameters);
+}
+
+// A classifier behind one or more layers under test.
+std::string net(std::string_view input, std::string_view layers) {
+  return "[model]\ninput = " + std::string(input) + "\nclasses = 3\n" + std::string(layers) +
+         "[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 3\n";
+}
+
+// Largest difference between the gradient and the derivative, for a few parameters of each tensor.
+void check_derivatives(std::string_view toml) {
+  const ModelSpec spec = test::model_of(toml);
+  constexpr double kTolerance = 2e-6;  // float rounding of a gradient near 1, and of the difference
+  Random random(test::seed(), 5);
+  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size(), 3.0f);
+  init_parameters(spec, test::seed(), parameters);
+  // Biases away from zero, so that a bias that is left out shows.
+  for (const TensorSpec& tensor : spec.layout.tensors())
+    if (tensor.tensor_class == TensorClass::kBias)
+      for (uint64_t i = 0; i < tensor.count; ++i)
+        parameters[tensor.offset + i] = 0.3f * random.symmetric();
+  const test::Batch batch = test::random_batch(spec, 5, random);
+  auto trainer = make_trainer(spec, 6, "reference");
+  REQUIRE(trainer.has_value());
+  const auto loss = (*trainer)->gradient(parameters, batch.features, batch.labels, gradient);
+  REQUIRE(loss.has_value());
+  const std::vector<double> exact(parameters.begin(), parameters.end());
+  CHECK(std::abs(static_cast<double>(*loss) -
+                 test::naive_loss(spec, exact, batch.features, batch.labels)) < 1e-6);
+  for (const TensorSpec& tensor : spec.layout.tensors())
+    for (int sample = 0; sample < 25; ++sample) {
+      const size_t index = tensor.offset + random.below(tensor.count);
+      const double derivative =
+          test::naive_derivative(spec, parameters, index, batch.features, batch.labels);
+      INFO(tensor.name, " element ", index - tensor.offset);
+      CHECK(std::abs(static_cast<double>(gradient[index]) - derivative) < kTolerance);
+    }
+  for (const TensorSpec& tensor : spec.layout.tensors())
+    for (uint64_t i = tensor.offset + tensor.count; i % kBlockElements != 0; ++i)
+      REQUIRE((gradient[i] == 0.0f && !std::signbit(gradient[i])));
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("train/reference");
+
+TEST_CASE("gradient: every layer agrees with the derivative of its definition") {
+  check_derivatives(net("[7]", ""));
+  check_derivatives(net("[7]", "[[layer]]\ntype = 'dense'\nunits = 9\n"));
+  check_derivatives(net("[7]",
+                        "[[layer]]\ntype = 'dense'\nunits = 9\n[[layer]]\ntype = 'relu'\n"
+                        "[[layer]]\ntype = 'relu'\n"));
+  check_derivatives(net("[2, 6, 5]", "[[layer]]\ntype = 'relu'\n"));
+  check_derivatives(net("[2, 6, 5]", "[[layer]]\ntype = 'maxpool2d'\nkernel = 2\n"));
+  const std::string first = "[[layer]]\ntype = 'conv2d'\nfilters = 3\nkernel = 2\n";
+  check_derivatives(net("[2, 6, 5]", first));
+  check_derivatives(net("[2, 7, 6]", first + "[[layer]]\ntype = 'maxpool2d'\nkernel = 2\n"));
+  check_derivatives(
+      net("[2, 7, 6]", first + "[[layer]]\ntype = 'maxpool2d'\nkernel = 3\nstride = 1\n"));
+  for (int kernel = 1; kernel <= 4; ++kernel)
+    for (int stride = 1; stride <= 3; ++stride)
+      for (int padding = 0; padding < std::min(kernel, 3); ++padding)
+        check_derivatives(net("[2, 7, 6]", first + format_text("[[layer]]\ntype = 'conv2d'\n"
+                                                               "filters = 4\nkernel = %d\n"
+                                                               "stride = %d\npadding = %d\n",
+                                                               kernel, stride, padding)));
+}
+
+TEST_CASE("gradient: small nets agree with the derivative of their definition") {
+  check_derivatives(test::kSmallMlp);
+  check_derivatives(test::kSmallCnn);
+}
+
+TEST_CASE("gradient: twenty steps give the same bytes on every machine and compiler") {
+  CHECK(trained_checksum(test::kSmallMlp) == 0x3EA9CAEEu);
+  CHECK(trained_checksum(test::kSmallCnn) == 0xFEEE0175u);
+}
+
+TEST_SUITE_END();
+
+}  // namespace paceline
