@@ -9,7 +9,6 @@
 #   gate                     convergence over many minutes, run by ./dev gates only
 # Whatever links the network layer or starts processes also gets the label threads: the thread sanitizer's share.
 # The target tests_LABEL builds one label's programs.
-enable_testing()
 foreach(label unit contract golden simulate system fleet gate threads)
   add_custom_target(tests_${label})
 endforeach()
