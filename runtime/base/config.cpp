@@ -1,0 +1,142 @@
+#include "runtime/base/config.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "runtime/base/nearest.h"
+
+namespace paceline {
+
+struct ConfigSection::Table {
+  std::string source;
+  std::string name;  // "" for the root
+  toml::table values;
+};
+
+namespace {
+
+std::string nearest_hint(const std::string& name, const std::vector<std::string>& known) {
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  return suggest_name(name, views);
+}
+
+std::string place(const std::string& source, const toml::source_region& region) {
+  return format_text("%s:%u:%u", source.c_str(), static_cast<unsigned>(region.begin.line),
+                     static_cast<unsigned>(region.begin.column));
+}
+
+}  // namespace
+
+Result<Config> Config::parse(std::string_view text, const std::string& source) {
+  auto table = std::make_shared<ConfigSection::Table>();
+  table->source = source;
+  try {
+    table->values = toml::parse(text, source);
+  } catch (const toml::parse_error& error) {
+    return fail(Code::kInvalidArgument, "%s: %s", place(source, error.source()).c_str(),
+                std::string(error.description()).c_str());
+  }
+  Config config;
+  config.root_ = std::move(table);
+  return config;
+}
+
+ConfigSection Config::section(const char* name) const {
+  ConfigSection section;
+  auto table = std::make_shared<ConfigSection::Table>();
+  table->source = root_->source;
+  table->name = name;
+  if (const toml::node* node = root_->values.get(name)) {
+    if (const toml::table* found = node->as_table())
+      table->values = *found;
+    else
+      section.remember(fail(Code::kInvalidArgument, "%s: '%s' has to be a table: [%s]",
+                            place(root_->source, node->source()).c_str(), name, name));
+  }
+  section.table_ = std::move(table);
+  return section;
+}
+
+Status Config::only(std::initializer_list<const char*> names) const {
+  const std::vector<std::string> known(names.begin(), names.end());
+  for (const auto& [key, node] : root_->values) {
+    const std::string name(key.str());
+    if (std::ranges::find(known, name) == known.end())
+      return fail(Code::kInvalidArgument, "%s: no table is named '%s'%s",
+                  place(root_->source, node.source()).c_str(), name.c_str(),
+                  nearest_hint(name, known).c_str());
+  }
+  return {};
+}
+
+void ConfigSection::remember(Status status) {
+  if (first_error_.ok()) first_error_ = std::move(status);
+}
+
+void ConfigSection::read(const char* key, double* value, double lowest, double highest) {
+  known_.emplace_back(key);
+  const toml::node* node = table_->values.get(key);
+  if (node == nullptr) return;
+  const std::optional<double> found = node->value<double>();
+  if (!found || !(*found >= lowest && *found <= highest))
+    return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be a number from %g to %g",
+                         place(table_->source, node->source()).c_str(), table_->name.c_str(), key,
+                         lowest, highest));
+  *value = *found;
+}
+
+void ConfigSection::read(const char* key, uint64_t* value, uint64_t lowest, uint64_t highest) {
+  known_.emplace_back(key);
+  const toml::node* node = table_->values.get(key);
+  if (node == nullptr) return;
+  const std::optional<int64_t> found = node->value_exact<int64_t>();
+  if (!found || *found < 0 || static_cast<uint64_t>(*found) < lowest ||
+      static_cast<uint64_t>(*found) > highest)
+    return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be a whole number from %llu to %llu",
+                         place(table_->source, node->source()).c_str(), table_->name.c_str(), key,
+                         static_cast<unsigned long long>(lowest),
+                         static_cast<unsigned long long>(highest)));
+  *value = static_cast<uint64_t>(*found);
+}
+
+void ConfigSection::read(const char* key, uint32_t* value, uint64_t lowest, uint64_t highest) {
+  uint64_t wide = *value;
+  read(key, &wide, lowest, std::min<uint64_t>(highest, UINT32_MAX));
+  *value = static_cast<uint32_t>(wide);
+}
+
+void ConfigSection::read(const char* key, bool* value) {
+  known_.emplace_back(key);
+  const toml::node* node = table_->values.get(key);
+  if (node == nullptr) return;
+  const std::optional<bool> found = node->value_exact<bool>();
+  if (!found)
+    return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be true or false",
+                         place(table_->source, node->source()).c_str(), table_->name.c_str(), key));
+  *value = *found;
+}
+
+void ConfigSection::read(const char* key, std::string* value) {
+  known_.emplace_back(key);
+  const toml::node* node = table_->values.get(key);
+  if (node == nullptr) return;
+  const std::optional<std::string> found = node->value_exact<std::string>();
+  if (!found)
+    return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be a text in quotes",
+                         place(table_->source, node->source()).c_str(), table_->name.c_str(), key));
+  *value = *found;
+}
+
+Status ConfigSection::finish() {
+  for (const auto& [key, node] : table_->values) {
+    const std::string name(key.str());
+    if (std::ranges::find(known_, name) == known_.end())
+      remember(fail(Code::kInvalidArgument, "%s: [%s] has no key '%s'%s",
+                    place(table_->source, node.source()).c_str(), table_->name.c_str(),
+                    name.c_str(), nearest_hint(name, known_).c_str()));
+  }
+  return first_error_;
+}
+
+}  // namespace paceline

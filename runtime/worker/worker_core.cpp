@@ -1,0 +1,189 @@
+#include "runtime/worker/worker_core.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+#include "runtime/base/log.h"
+
+namespace paceline {
+
+WorkerCore::WorkerCore(WorkerOptions options, LocalRunFactory factory)
+    : options_(std::move(options)),
+      factory_(std::move(factory)),
+      jitter_(options_.jitter_seed, options_.incarnation) {}
+
+void WorkerCore::start(TimeUs now) {
+  say_hello(now);
+  update_idle(now);
+}
+
+void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
+  LaneState& state = lanes_[static_cast<size_t>(lane)];
+  state.in_flight = false;
+  state.failures = 0;
+  if (phase_ == Phase::kStopped) return;
+  const Message& message = reply.message;
+  if (lane == Lane::kHeartbeat) {
+    if (const auto* beat = std::get_if<HeartbeatReply>(&message)) on_heartbeat(*beat, now);
+    if (const auto* refused = std::get_if<Refused>(&message)) on_refused(*refused, now);
+  } else if (const auto* wait = std::get_if<Wait>(&message)) {
+    waiting_for_ = wait->reason;
+    resend(lane);
+  } else if (const auto* refused = std::get_if<Refused>(&message)) {
+    on_refused(*refused, now);
+  } else if (lane == Lane::kReady) {
+    const auto* close = std::get_if<Close>(&message);
+    if (close != nullptr && close->round == round_ && phase_ == Phase::kTrain) {
+      cut_now_ = true;
+      ++work_ticket_;
+      after_unit(now);
+    }
+  } else if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    if (phase_ == Phase::kConnect) on_welcome(*welcome, now);
+  } else if (const auto* fetched = std::get_if<Fetched>(&message)) {
+    if (phase_ == Phase::kFetch) on_fetched(*fetched, now);
+  } else if (const auto* got = std::get_if<Got>(&message)) {
+    if (phase_ == Phase::kPush && pending_ && got->sequence == pending_->sequence &&
+        got->chunk == pending_->next_chunk) {
+      ++pending_->next_chunk;
+      push_next();
+    }
+  } else if (const auto* missing = std::get_if<Missing>(&message)) {
+    if (phase_ == Phase::kCommit && pending_ && missing->sequence == pending_->sequence) {
+      // The server holds other chunks of this sequence than we do, or none: all of them again.
+      pending_->next_chunk = 0;
+      enter(Phase::kPush, now);
+      push_next();
+    }
+  } else if (const auto* granted = std::get_if<Granted>(&message)) {
+    if (phase_ == Phase::kCommit && pending_ && granted->sequence == pending_->sequence)
+      on_granted(*granted, now);
+  }
+  update_idle(now);
+}
+
+void WorkerCore::on_failure(Lane lane, const Status& status, TimeUs now) {
+  LaneState& state = lanes_[static_cast<size_t>(lane)];
+  state.in_flight = false;
+  if (phase_ == Phase::kStopped || lane == Lane::kHeartbeat) return;
+  ++state.failures;
+  if (lane == Lane::kExchange) waiting_for_ = "the server: " + status.message();
+  retry_later(lane, now);
+  update_idle(now);
+}
+
+void WorkerCore::on_timer(TimeUs now) {
+  for (size_t i = 0; i < kLaneCount; ++i) {
+    if (lanes_[i].retry_at > now) continue;
+    lanes_[i].retry_at = kNever;
+    resend(static_cast<Lane>(i));
+  }
+  update_idle(now);
+}
+
+void WorkerCore::work(TimeUs now) {
+  const Activity what = activity();
+  PACELINE_CHECK(what == Activity::kTrain || what == Activity::kEvaluate);
+  if (what == Activity::kEvaluate)
+    evaluate_unit(now);
+  else
+    train_unit(now);
+  update_idle(now);
+}
+
+void WorkerCore::leave(TimeUs now) {
+  if (leaving_ || phase_ == Phase::kStopped) return;
+  leaving_ = true;
+  if (phase_ == Phase::kTrain && period_units_ > 0) {
+    cut(now);
+  } else if (phase_ == Phase::kCommit) {
+    commit();
+  } else if (phase_ != Phase::kPush) {
+    enter(Phase::kStopped, now);
+  }
+  update_idle(now);
+}
+
+std::vector<WorkerCore::Outgoing> WorkerCore::take_outgoing() {
+  return std::exchange(outgoing_, {});
+}
+
+Activity WorkerCore::activity() const {
+  if (phase_ == Phase::kStopped) return Activity::kStopped;
+  if (phase_ != Phase::kTrain) return Activity::kIdle;
+  if (evaluate_next_) return Activity::kEvaluate;
+  return steps_done() < steps_cap() ? Activity::kTrain : Activity::kIdle;
+}
+
+TimeUs WorkerCore::next_timer() const {
+  TimeUs next = kNever;
+  for (const LaneState& lane : lanes_) next = std::min(next, lane.retry_at);
+  return next;
+}
+
+std::optional<Envelope> WorkerCore::heartbeat() const {
+  if (session_ == 0 || phase_ == Phase::kStopped) return std::nullopt;
+  Heartbeat beat;
+  beat.incarnation = options_.incarnation;
+  beat.clock = clock_;
+  beat.round = round_;
+  beat.step_us = static_cast<uint32_t>(std::min(step_us_, 4e9));
+  beat.resting = activity() == Activity::kIdle;
+  return Envelope{session_, beat};
+}
+
+void WorkerCore::send(Lane lane, Message message, TimeUs timeout_us) {
+  LaneState& state = lanes_[static_cast<size_t>(lane)];
+  state.message = std::move(message);
+  state.timeout_us = timeout_us;
+  state.retry_at = kNever;
+  resend(lane);
+}
+
+void WorkerCore::resend(Lane lane) {
+  LaneState& state = lanes_[static_cast<size_t>(lane)];
+  if (!state.message) return;
+  const bool hello = std::holds_alternative<Hello>(*state.message);
+  state.in_flight = true;
+  outgoing_.push_back({lane, {hello ? 0 : session_, *state.message}, state.timeout_us});
+}
+
+void WorkerCore::retry_later(Lane lane, TimeUs now) {
+  // 100 ms, doubling to 25 s, and as much again at random: a whole fleet must not come back in step.
+  LaneState& state = lanes_[static_cast<size_t>(lane)];
+  const uint32_t doublings = std::min(state.failures > 0 ? state.failures - 1 : 0, 8u);
+  const TimeUs pause = from_ms(100) << doublings;
+  state.retry_at = now + pause / 2 + static_cast<TimeUs>(jitter_.below(static_cast<uint64_t>(pause)));
+}
+
+void WorkerCore::enter(Phase phase, TimeUs now) {
+  phase_ = phase;
+  ++work_ticket_;
+  unit_started_ = now;
+  if (phase != Phase::kTrain) {
+    LaneState& ready = lanes_[static_cast<size_t>(Lane::kReady)];
+    ready.message.reset();
+    ready.retry_at = kNever;
+  }
+  if (phase == Phase::kStopped)
+    for (LaneState& lane : lanes_) lane = {};
+}
+
+void WorkerCore::update_idle(TimeUs now) {
+  const bool idle = activity() == Activity::kIdle && stats_.steps > 0;
+  if (idle && idle_since_ == kNever) {
+    idle_since_ = now;
+  } else if (!idle && idle_since_ != kNever) {
+    stats_.waited_us += now - idle_since_;
+    idle_since_ = kNever;
+    unit_started_ = now;
+  }
+}
+
+void WorkerCore::fail_with(Status status) {
+  failure_ = std::move(status);
+  phase_ = Phase::kStopped;
+  for (LaneState& lane : lanes_) lane = {};
+}
+
+}  // namespace paceline

@@ -1,0 +1,268 @@
+// A worker as a state machine: what it trains, when it cuts, what it sends and how it recovers.
+//
+// Pure: (event, now) in, requests out. It holds no socket, clock, file or thread; the daemon, the
+// simulator and the tests drive this same object. One unit of computing is one work() call, so whoever
+// drives it decides what time that costs. Single thread.
+//
+// docs/architecture.md draws the states; docs/wire_format.md tells the exchange.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/random.h"
+#include "runtime/net/transport.h"
+#include "runtime/quant/codec.h"
+#include "runtime/train/trainer.h"
+#include "runtime/train/training.h"
+#include "runtime/wire/messages.h"
+
+namespace paceline {
+
+// One board's data on its compute backend.
+class LocalTrainer {
+ public:
+  virtual ~LocalTrainer() = default;
+  // Gradient of the mean loss over the next `rows` rows of this board's stream; returns that loss.
+  virtual Result<float> gradient(std::span<const float> parameters, uint32_t rows,
+                                 std::span<float> gradient) = 0;
+  // Counts over the hold-out.
+  virtual Result<EvaluationCounts> evaluate(std::span<const float> parameters) = 0;
+};
+
+// What a run's description means on this board.
+struct LocalRun {
+  RunSpec spec;
+  std::unique_ptr<LocalTrainer> trainer;
+};
+// Errors: the run does not fit this board's data; the worker then stops with that message.
+using LocalRunFactory = std::function<Result<LocalRun>(const std::string& run_text)>;
+
+struct WorkerOptions {
+  std::string name;
+  std::string build;
+  uint64_t incarnation = 1;
+  uint64_t training_rows = 0;
+  uint64_t held_out_rows = 0;
+  uint32_t feature_count = 0;
+  uint32_t class_count = 0;
+  uint64_t jitter_seed = 0;
+};
+
+// Sees where gradient mass goes, for checkers: Σ produced = Σ carried by payloads + residual + Σ lost.
+class MassObserver {
+ public:
+  virtual ~MassObserver() = default;
+  virtual void produced(std::span<const float> update) = 0;
+  // Left the worker's books without being sent: scaled away, dropped or reset.
+  virtual void lost(std::span<const float> values) = 0;
+};
+
+struct WorkerStats {
+  uint64_t steps = 0;  // finished local steps
+  uint64_t exchanges = 0;
+  uint64_t refused_late = 0;
+  uint64_t rounds_missed = 0;    // closed without this worker
+  uint64_t rolled_back = 0;      // new generations met
+  uint64_t lost_count = 0;       // times that mass was scaled away, dropped or reset
+  uint64_t not_finite = 0;       // cuts without an update because something was not finite
+  uint64_t checksum_faults = 0;  // published model differed from the server's
+  TimeUs waited_us = 0;          // with nothing to compute since the first step
+  TimeUs evaluated_us = 0;
+};
+
+enum class Activity {
+  kIdle,      // waits for an answer or a timer
+  kTrain,     // work() does one local step (tau = 1: one micro-batch)
+  kEvaluate,  // work() evaluates the published model on the hold-out
+  kStopped,   // the run is over or this worker has left; failure() tells which
+};
+
+class WorkerCore {
+ public:
+  struct Outgoing {
+    Lane lane;
+    Envelope envelope;
+    TimeUs timeout_us;
+  };
+
+  WorkerCore(WorkerOptions options, LocalRunFactory factory);
+
+  // Events.
+  void start(TimeUs now);
+  void on_reply(Lane lane, const Envelope& reply, TimeUs now);
+  // The newest request of `lane` got no answer: what happened to it is unknown.
+  void on_failure(Lane lane, const Status& status, TimeUs now);
+  void on_timer(TimeUs now);  // due when now >= next_timer()
+  // Does one unit of activity(), which must be kTrain or kEvaluate; `now` is when it ends.
+  void work(TimeUs now);
+  // Sends what there is in Q8 and leaves; the driver bounds how long it waits for kStopped.
+  void leave(TimeUs now);
+
+  // What the driver acts on after each event.
+  std::vector<Outgoing> take_outgoing();
+  Activity activity() const;
+  TimeUs next_timer() const;
+  // Changes when the unit of work in progress has become pointless and should be aborted.
+  uint64_t work_ticket() const { return work_ticket_; }
+  // Rows that the next unit of training computes on.
+  uint32_t next_rows() const;
+  // To be sent on Lane::kHeartbeat every heartbeat_ms(); nothing before there is a session.
+  std::optional<Envelope> heartbeat() const;
+  uint32_t heartbeat_ms() const { return heartbeat_ms_; }
+
+  // For status, tests and checkers.
+  const WorkerStats& stats() const { return stats_; }
+  Status failure() const { return failure_; }
+  const std::string& waiting_for() const { return waiting_for_; }
+  uint64_t generation() const { return generation_; }
+  uint64_t publication() const { return publication_; }
+  uint64_t round() const { return round_; }
+  const Directive& directive() const { return directive_; }
+  uint32_t published_checksum() const { return published_checksum_; }
+  float training_loss() const { return last_loss_; }
+  std::span<const float> published() const { return published_; }
+  std::span<const float> residual() const { return residual_; }
+  void set_observer(MassObserver* observer) { observer_ = observer; }
+
+ private:
+  enum class Phase { kConnect, kFetch, kTrain, kPush, kCommit, kStopped };
+
+  struct Pending {
+    uint64_t sequence = 0;
+    uint64_t base_publication = 0;
+    uint32_t base_checksum = 0;
+    uint64_t generation = 0;
+    uint64_t round = 0;
+    uint32_t steps = 0;
+    bool has_update = false;
+    float training_loss = 0;
+    EncodedUpdate update;
+    std::vector<Evaluation> evaluations;
+    TimeUs waited_us = 0;
+    uint32_t next_chunk = 0;
+  };
+
+  // worker_exchange.cpp: the conversation.
+  void send(Lane lane, Message message, TimeUs timeout_us);
+  void resend(Lane lane);
+  void retry_later(Lane lane, TimeUs now);
+  void say_hello(TimeUs now);
+  void on_welcome(const Welcome& welcome, TimeUs now);
+  Status adopt_run(const Welcome& welcome);
+  void settle_from(const Welcome& welcome, TimeUs now);
+  void on_granted(const Granted& granted, TimeUs now);
+  void on_refused(const Refused& refused, TimeUs now);
+  void on_heartbeat(const HeartbeatReply& reply, TimeUs now);
+  void on_fetched(const Fetched& fetched, TimeUs now);
+  Status take_chunk(const Fetched& fetched);
+  void ask_fetch();
+  void go_to_publication(uint64_t publication, TimeUs now);
+  void push_next();
+  void commit();
+  void fail_with(Status status);
+
+  // worker_round.cpp: training and the books.
+  void begin_period(TimeUs now);
+  void train_unit(TimeUs now);
+  void evaluate_unit(TimeUs now);
+  void after_unit(TimeUs now);
+  bool accumulating() const { return directive_.tau == 1; }
+  uint32_t epoch_steps() const;
+  uint32_t steps_minimum() const;
+  uint32_t steps_cap() const;
+  uint32_t micro_batches() const;
+  uint32_t steps_done() const;
+  void cut(TimeUs now);
+  void encode_pending(CodecId codec, std::span<float> update);
+  void absorb_period();  // the round closed without this worker
+  void unsend_pending();
+  void settle_applied();
+  void cap_residual(double step_count);
+  void drop_pending(const char* why);  // payload and residual
+  void drop_residual(const char* why);
+  void lose(std::span<const float> values);
+  void enter(Phase phase, TimeUs now);
+  void update_idle(TimeUs now);
+
+  WorkerOptions options_;
+  LocalRunFactory factory_;
+  MassObserver* observer_ = nullptr;
+  Random jitter_;
+
+  // Session.
+  Phase phase_ = Phase::kConnect;
+  Status failure_;
+  std::string waiting_for_ = "the server's first answer";
+  uint64_t session_ = 0;
+  uint64_t generation_ = 0;
+  uint64_t round_ = 0;
+  uint64_t next_sequence_ = 1;
+  uint64_t last_settled_ = 0;
+  uint32_t heartbeat_ms_ = 1000;
+  TimeUs exchange_timeout_us_ = from_ms(5000);
+  Directive directive_;
+  bool leaving_ = false;
+  bool leave_sent_ = false;
+  uint64_t work_ticket_ = 1;
+
+  // Requests in flight: the last message of each lane, to be sent again as it is.
+  struct LaneState {
+    std::optional<Message> message;
+    TimeUs timeout_us = 0;
+    TimeUs retry_at = kNever;
+    uint32_t failures = 0;
+    bool in_flight = false;
+  };
+  LaneState lanes_[kLaneCount];
+  std::vector<Outgoing> outgoing_;
+
+  // The run and its model. Flat vectors of layout().element_count() elements.
+  std::string run_text_;
+  LocalRun run_;
+  std::optional<Sgd> optimizer_;
+  uint64_t seed_ = 0;
+  std::vector<float> published_;  // as every worker of this publication holds it
+  std::vector<float> local_;
+  std::vector<float> base_;  // local_ just after the last cut
+  std::vector<float> residual_;
+  std::vector<float> gradient_;
+  std::vector<float> scratch_;
+  uint64_t publication_ = 0;  // 0: none held
+  uint32_t published_checksum_ = 0;
+  uint64_t target_publication_ = 0;
+  bool need_exact_ = false;
+  Fetched incoming_;                   // what of the chunk set so far: numbers only
+  std::vector<Bytes> incoming_chunks_;
+
+  // The period since the last cut.
+  uint32_t period_units_ = 0;  // steps, or micro-batches where tau = 1
+  double period_loss_ = 0;
+  bool ready_sent_ = false;
+  bool cut_now_ = false;  // Close has come
+  bool evaluate_next_ = false;
+  bool not_finite_ = false;
+  std::vector<Evaluation> evaluations_;
+  uint64_t evaluated_publication_ = 0;
+  std::optional<Pending> pending_;
+
+  // Medians over the last exchanges, per step: what a residual may hold after an un-send.
+  std::deque<double> update_norms_;
+  std::deque<double> residual_norms_;
+
+  uint64_t clock_ = 0;
+  float last_loss_ = 0;
+  TimeUs idle_since_ = kNever;
+  TimeUs waited_before_ = 0;  // of stats_.waited_us at the last exchange
+  TimeUs unit_started_ = 0;
+  double step_us_ = 0;  // smoothed
+  WorkerStats stats_;
+};
+
+}  // namespace paceline

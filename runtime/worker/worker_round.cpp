@@ -1,0 +1,265 @@
+// Training between two cuts, and the books of what was produced, sent, taken back and lost.
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/check.h"
+#include "runtime/base/log.h"
+#include "runtime/worker/worker_core.h"
+
+namespace paceline {
+
+namespace {
+
+constexpr uint32_t kMicroRowsMin = 16;     // a micro-batch is not smaller
+constexpr uint32_t kMicroBatchesMax = 8;   // of one mini-batch
+constexpr size_t kNormWindow = 20;         // exchanges
+
+double norm(std::span<const float> values) {
+  double squares = 0;
+  for (float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(squares);
+}
+
+void remember(std::deque<double>* window, double value) {
+  window->push_back(value);
+  if (window->size() > kNormWindow) window->pop_front();
+}
+
+double median(std::deque<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+uint32_t WorkerCore::epoch_steps() const {
+  const uint64_t batch = std::max(run_.spec.training.batch, 1u);
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>((options_.training_rows + batch - 1) / batch, 1, kTauMax * 4));
+}
+uint32_t WorkerCore::steps_minimum() const {
+  return std::clamp(directive_.tau, 1u, epoch_steps());
+}
+uint32_t WorkerCore::steps_cap() const {
+  if (!directive_.elastic) return steps_minimum();
+  return std::max(steps_minimum(), std::min(directive_.steps_cap, epoch_steps()));
+}
+
+uint32_t WorkerCore::micro_batches() const {
+  if (!accumulating()) return 1;
+  const uint32_t batch = static_cast<uint32_t>(
+      std::min<uint64_t>(run_.spec.training.batch, std::max<uint64_t>(options_.training_rows, 1)));
+  return std::clamp(batch / kMicroRowsMin, 1u, kMicroBatchesMax);
+}
+
+uint32_t WorkerCore::next_rows() const {
+  if (!run_.trainer) return 0;
+  const uint32_t batch = static_cast<uint32_t>(
+      std::min<uint64_t>(run_.spec.training.batch, std::max<uint64_t>(options_.training_rows, 1)));
+  const uint32_t parts = micro_batches();
+  // The first batch % parts micro-batches have one row more.
+  const uint32_t index = period_units_ % parts;
+  return batch / parts + (index < batch % parts ? 1 : 0);
+}
+
+uint32_t WorkerCore::steps_done() const { return period_units_ / micro_batches(); }
+
+void WorkerCore::begin_period(TimeUs now) {
+  if (leaving_ || directive_.finish) return enter(Phase::kStopped, now);
+  local_ = published_;
+  base_ = local_;
+  period_units_ = 0;
+  period_loss_ = 0;
+  ready_sent_ = false;
+  cut_now_ = false;
+  not_finite_ = false;
+  if (accumulating()) std::ranges::fill(scratch_, 0.0f);
+  evaluate_next_ = directive_.evaluate && options_.held_out_rows > 0 &&
+                   evaluated_publication_ != publication_;
+  enter(Phase::kTrain, now);
+}
+
+void WorkerCore::evaluate_unit(TimeUs now) {
+  evaluate_next_ = false;
+  evaluated_publication_ = publication_;
+  Result<EvaluationCounts> counts = run_.trainer->evaluate(published_);
+  if (!counts) return fail_with(std::move(counts).error());
+  stats_.evaluated_us += now - unit_started_;
+  unit_started_ = now;
+  evaluations_.push_back({publication_, counts->rows, counts->correct, counts->loss_fixed16});
+  if (evaluations_.size() > kEvaluationsPerExchangeMax) evaluations_.erase(evaluations_.begin());
+}
+
+void WorkerCore::train_unit(TimeUs now) {
+  Result<float> loss = run_.trainer->gradient(local_, next_rows(), gradient_);
+  if (!loss) return fail_with(std::move(loss).error());
+  if (!std::isfinite(*loss)) not_finite_ = true;
+  period_loss_ += static_cast<double>(*loss);
+  last_loss_ = *loss;
+  if (accumulating()) {
+    for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] += gradient_[i];
+  } else {
+    optimizer_->step(gradient_, directive_.rate, local_);
+  }
+  ++period_units_;
+  if (period_units_ % micro_batches() == 0) {
+    ++clock_;
+    ++stats_.steps;
+  }
+  const double took = static_cast<double>(now - unit_started_) * micro_batches();
+  step_us_ = step_us_ == 0 ? took : 0.8 * step_us_ + 0.2 * took;
+  unit_started_ = now;
+  after_unit(now);
+}
+
+void WorkerCore::after_unit(TimeUs now) {
+  if (phase_ != Phase::kTrain) return;
+  const bool has_minimum = steps_done() >= steps_minimum();
+  if (not_finite_ || (has_minimum && (cut_now_ || !directive_.elastic)) ||
+      (cut_now_ && period_units_ > 0)) {
+    cut(now);
+    return;
+  }
+  if (has_minimum && !ready_sent_) {
+    ready_sent_ = true;
+    waiting_for_ = "the slowest worker of the round";
+    send(Lane::kReady, Ready{options_.incarnation, round_, steps_done()}, exchange_timeout_us_);
+  }
+}
+
+void WorkerCore::cut(TimeUs now) {
+  if (accumulating() && period_units_ > 0) {
+    const float count = static_cast<float>(period_units_);
+    for (float& value : scratch_) value /= count;
+    optimizer_->step(scratch_, directive_.rate, local_);
+  }
+  pending_.emplace();
+  Pending& pending = *pending_;
+  pending.sequence = next_sequence_++;
+  pending.base_publication = publication_;
+  pending.base_checksum = published_checksum_;
+  pending.generation = generation_;
+  pending.round = round_;
+  pending.steps = std::max(steps_done(), 1u);
+  pending.training_loss =
+      period_units_ > 0 ? static_cast<float>(period_loss_ / period_units_) : 0.0f;
+  pending.evaluations = std::exchange(evaluations_, {});
+  pending.waited_us = stats_.waited_us - waited_before_;
+  waited_before_ = stats_.waited_us;
+
+  for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] = local_[i] - base_[i];
+  const CodecId codec =
+      leaving_ ? CodecId::kQ8 : codec_by_wire_id(directive_.codec_up).value_or(CodecId::kQ8);
+  encode_pending(codec, scratch_);
+  base_ = local_;
+  period_units_ = 0;
+  enter(Phase::kPush, now);
+  push_next();
+}
+
+void WorkerCore::encode_pending(CodecId codec, std::span<float> update) {
+  Pending& pending = *pending_;
+  const Status status = not_finite_ ? Status(fail(Code::kInvalidArgument, "the loss is not finite"))
+                                    : encode_update(run_.spec.model.layout, codec,
+                                                    {seed_, publication_}, update, residual_,
+                                                    &pending.update);
+  pending.has_update = status.ok();
+  if (status.ok()) {
+    if (observer_ != nullptr) observer_->produced(update);
+    remember(&update_norms_, norm(update) / pending.steps);
+    return;
+  }
+  ++stats_.not_finite;
+  log_warning("this round's update is not sent: %s", status.message().c_str());
+  local_ = base_;
+  optimizer_->drop();
+  const float bound = 0x1p118f;
+  if (std::ranges::any_of(residual_, [bound](float e) { return !(std::fabs(e) < bound); }))
+    drop_residual("the residual is not finite");
+}
+
+void WorkerCore::settle_applied() {
+  remember(&residual_norms_, norm(residual_) / std::max(pending_->steps, 1u));
+  last_settled_ = pending_->sequence;
+  pending_.reset();
+}
+
+void WorkerCore::unsend_pending() {
+  if (!pending_) return;
+  if (pending_->has_update) {
+    const ParameterLayout& layout = run_.spec.model.layout;
+    for (uint32_t i = 0; i < pending_->update.chunks.size(); ++i) {
+      const Result<PayloadView> view = verify_payload(layout, i, pending_->update.chunks[i]);
+      PACELINE_CHECK(view.has_value());
+      add_payload(layout, *view, seed_, residual_);
+    }
+    cap_residual(std::max(pending_->steps, 1u));
+  }
+  evaluations_ = std::move(pending_->evaluations);
+  last_settled_ = pending_->sequence;
+  pending_.reset();
+}
+
+void WorkerCore::drop_pending(const char* why) {
+  if (pending_->has_update) {
+    std::ranges::fill(scratch_, 0.0f);
+    const ParameterLayout& layout = run_.spec.model.layout;
+    for (uint32_t i = 0; i < pending_->update.chunks.size(); ++i) {
+      const Result<PayloadView> view = verify_payload(layout, i, pending_->update.chunks[i]);
+      PACELINE_CHECK(view.has_value());
+      add_payload(layout, *view, seed_, scratch_);
+    }
+    lose(scratch_);
+  }
+  last_settled_ = pending_->sequence;
+  pending_.reset();
+  drop_residual(why);
+}
+
+void WorkerCore::absorb_period() {
+  if (period_units_ == 0 || publication_ == 0) return;
+  const double steps = std::max(steps_done(), 1u);
+  if (accumulating()) {
+    const float count = static_cast<float>(period_units_);
+    for (float& value : scratch_) value /= count;
+    optimizer_->step(scratch_, directive_.rate, local_);
+  }
+  for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] = local_[i] - base_[i];
+  period_units_ = 0;
+  const bool finite = !not_finite_ && std::ranges::all_of(scratch_, [](float value) {
+    return std::fabs(value) < 0x1p118f;
+  });
+  if (!finite) return optimizer_->drop();
+  if (observer_ != nullptr) observer_->produced(scratch_);
+  for (size_t i = 0; i < scratch_.size(); ++i) residual_[i] += scratch_[i];
+  flush_small(residual_);
+  cap_residual(steps);
+}
+
+void WorkerCore::cap_residual(double step_count) {
+  const double bound =
+      step_count * std::max(2 * median(update_norms_), 2 * median(residual_norms_));
+  const double size = norm(residual_);
+  if (bound <= 0 || size <= bound) return;
+  const float factor = static_cast<float>(bound / size);
+  scratch_ = residual_;
+  for (float& value : residual_) value *= factor;
+  flush_small(residual_);
+  for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] -= residual_[i];
+  lose(scratch_);
+}
+
+void WorkerCore::drop_residual(const char* why) {
+  log_warning("what was not sent yet is dropped: %s", why);
+  lose(residual_);
+  std::ranges::fill(residual_, 0.0f);
+}
+
+void WorkerCore::lose(std::span<const float> values) {
+  ++stats_.lost_count;
+  if (observer_ != nullptr) observer_->lost(values);
+}
+
+}  // namespace paceline

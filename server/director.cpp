@@ -1,0 +1,63 @@
+#include "server/director.h"
+
+#include <algorithm>
+
+#include "runtime/base/limits.h"
+
+namespace paceline {
+
+namespace {
+
+// A fast worker takes at most so many times tau steps in a round (docs/decisions/0005).
+constexpr uint32_t kStepsCapFactor = 4;
+// Share of a worker's time that evaluation may take; a forward pass costs a third of a step.
+constexpr double kEvaluationShareMax = 0.05;
+constexpr double kForwardShareOfStep = 1.0 / 3;
+// The last part of a planned run exchanges at every step: local steps drift apart, and it shows at the end.
+constexpr double kDenseFrom = 0.95;
+
+}  // namespace
+
+Director::Director(DirectorOptions options, std::unique_ptr<Freq> freq)
+    : options_(options), freq_(std::move(freq)) {}
+
+void Director::observe(const FleetEvaluation& evaluation) { freq_->observe(evaluation); }
+
+Directive Director::compose(const FleetFacts& facts) {
+  Directive directive;
+  directive.reason = freq_->reason();
+  directive.tau = freq_->tau();
+  if (facts.progress >= kDenseFrom) {
+    directive.tau = 1;
+    directive.reason = "the end is near: every step";
+  }
+  directive.steps_cap = std::min(kStepsCapFactor * directive.tau, kStepsCapFactor * kTauMax);
+  directive.elastic = options_.elastic;
+  directive.codec_up = static_cast<uint8_t>(
+      facts.publication <= options_.warmup_publications && codec_info(options_.codec_up).bits_per_element < 8
+          ? CodecId::kQ8
+          : options_.codec_up);
+  directive.codec_down = static_cast<uint8_t>(options_.codec_down);
+  const double fall = std::clamp((facts.progress - 0.5) / 0.5, 0.0, 1.0);
+  directive.rate = static_cast<float>(options_.rate * (1 - fall * (1 - options_.rate_end)));
+  directive.keep = static_cast<float>(options_.keep);
+
+  const double cost_steps = static_cast<double>(facts.held_out_rows_max) * kForwardShareOfStep /
+                            static_cast<double>(std::max(options_.batch, 1u));
+  const double rounds_between = cost_steps / kEvaluationShareMax / directive.tau;
+  directive.evaluate = static_cast<double>(rounds_since_evaluation_) >= rounds_between;
+  rounds_since_evaluation_ = directive.evaluate ? 1 : rounds_since_evaluation_ + 1;
+  return directive;
+}
+
+void Director::save(ByteWriter* out) const {
+  out->put(rounds_since_evaluation_);
+  freq_->save(out);
+}
+
+Status Director::restore(ByteReader* in) {
+  PACELINE_ASSIGN(rounds_since_evaluation_, in->get<uint64_t>());
+  return freq_->restore(in);
+}
+
+}  // namespace paceline

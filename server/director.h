@@ -1,0 +1,53 @@
+// Composes each round's directive, and says why.
+//
+// Policies are estimators; this is the one place where their answers become what every worker does next:
+// tau, codecs, rate, whether to evaluate, whether the run is over. Pure: what it knows it was told.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/freq/freq.h"
+#include "runtime/quant/codec.h"
+#include "runtime/wire/messages.h"
+
+namespace paceline {
+
+struct DirectorOptions {
+  CodecId codec_up = CodecId::kS1r;
+  CodecId codec_down = CodecId::kS1r;
+  double rate = 0.05;
+  // The rate holds for the first half of a planned run and falls linearly to this share of it.
+  double rate_end = 0.1;
+  double keep = 1;
+  bool elastic = false;
+  uint32_t batch = 32;
+  // Publications at the start in which updates go up in Q8: the first residuals are as large as the updates.
+  uint32_t warmup_publications = 0;
+};
+
+// What the fleet looks like at a cut.
+struct FleetFacts {
+  uint64_t publication = 0;
+  uint64_t held_out_rows_max = 0;  // of one worker
+  double progress = -1;            // of the planned run, 0 to 1; negative: no plan
+};
+
+class Director {
+ public:
+  Director(DirectorOptions options, std::unique_ptr<Freq> freq);
+
+  void observe(const FleetEvaluation& evaluation);
+  Directive compose(const FleetFacts& facts);
+
+  void save(ByteWriter* out) const;
+  Status restore(ByteReader* in);
+
+ private:
+  DirectorOptions options_;
+  std::unique_ptr<Freq> freq_;
+  uint64_t rounds_since_evaluation_ = UINT64_MAX / 2;
+};
+
+}  // namespace paceline

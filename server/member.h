@@ -1,0 +1,75 @@
+// What the server knows of one worker.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/quant/codec.h"
+#include "runtime/wire/messages.h"
+
+namespace paceline {
+
+// Names a request that waits for its reply; the driver maps it to the connection. 0 = none.
+using RequestToken = uint64_t;
+
+// Chunks of an update that is not complete yet. Discarded whole at a new incarnation or sequence.
+struct Staging {
+  uint64_t sequence = 0;
+  uint32_t checksum = 0;
+  std::vector<Bytes> chunks;  // empty: not here yet
+};
+
+// A committed update that waits for its round.
+struct HeldUpdate {
+  uint64_t sequence = 0;
+  std::vector<Bytes> chunks;        // none: the worker's step was not finite; counts with weight 0
+  std::vector<PayloadView> views;   // of `chunks`, verified
+  uint32_t steps = 0;
+};
+
+struct Parked {
+  RequestToken token = 0;
+  TimeUs since = 0;
+};
+
+struct Member {
+  uint32_t id = 0;  // rank in every sum; for ever
+  std::string name;
+  uint64_t incarnation = 0;
+  uint64_t session = 0;
+
+  // Durable: what makes a push idempotent over restarts of both ends.
+  uint64_t last_settled = 0;
+  Verdict verdict = Verdict::kNone;
+  uint64_t next_sequence = 1;  // above every sequence ever seen
+
+  uint64_t training_rows = 0;
+  uint64_t held_out_rows = 0;
+  float weight = 0;  // bf16, of the present membership epoch
+
+  bool eligible = false;  // has reported a step or a push since it last missed a deadline
+  bool counted = false;   // a member of the open round
+  bool ready = false;     // has its minimum of the open round
+  bool left = false;      // said goodbye
+  uint64_t clock = 0;     // finished iterations, as the pace counts them
+  Staging staging;
+  std::optional<HeldUpdate> held;
+  Parked exchange;
+  Parked ready_request;
+  uint64_t fetched_publication = 0;  // the newest whose last chunk it got
+
+  // For people.
+  TimeUs last_seen = 0;
+  TimeUs last_exchange = 0;
+  uint64_t steps = 0;
+  uint64_t exchanges = 0;
+  uint64_t waited_us = 0;
+  uint64_t refused = 0;
+  uint32_t step_us = 0;
+  float training_loss = 0;
+};
+
+}  // namespace paceline

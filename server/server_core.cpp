@@ -1,0 +1,236 @@
+#include "server/server_core.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/log.h"
+
+namespace paceline {
+
+namespace {
+
+constexpr uint32_t kStateMagic = 0x534C4350;  // "PCLS"; for ever
+constexpr uint32_t kStateVersion = 1;
+
+DirectorOptions director_options(const ServerOptions& options, bool elastic) {
+  DirectorOptions result;
+  result.codec_up = options.codec_up;
+  result.codec_down = options.codec_down;
+  result.rate = options.run.training.rate;
+  result.rate_end = options.rate_end;
+  result.keep = options.run.training.keep;
+  result.elastic = elastic;
+  result.batch = options.run.training.batch;
+  result.warmup_publications = options.warmup_publications;
+  return result;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options) {
+  PACELINE_ASSIGN(std::unique_ptr<Pace> pace, make_pace(options.pace));
+  PACELINE_ASSIGN(std::unique_ptr<Freq> freq, make_freq(options.freq));
+  if (options.codec_down == CodecId::kS1)
+    return fail(Code::kInvalidArgument,
+                "codec s1 can't go down: its error stays in the model; use s1r or q8");
+  if (options.min_workers < 1 || options.min_workers > kWorkersMax)
+    return fail(Code::kInvalidArgument, "min_workers has to be 1 to %u", kWorkersMax);
+  return std::unique_ptr<ServerCore>(
+      new ServerCore(std::move(options), std::move(pace), std::move(freq)));
+}
+
+ServerCore::ServerCore(ServerOptions options, std::unique_ptr<Pace> pace, std::unique_ptr<Freq> freq)
+    : options_(std::move(options)),
+      pace_(std::move(pace)),
+      director_(director_options(options_, pace_->elastic()), std::move(freq)),
+      session_numbers_(options_.session_seed, 1),
+      run_checksum_(crc32c(std::as_bytes(std::span(options_.run_text)))) {
+  const size_t elements = static_cast<size_t>(layout().element_count());
+  master_.assign(elements, 0.0f);
+  init_parameters(options_.run.model, options_.run.training.seed, master_);
+  flush_small(master_);
+  published_ = master_;
+  sum_.assign(elements, 0.0f);
+  checksum_ = model_checksum(published_);
+  for (const std::string& name : options_.fleet) member_named(name);
+  compose_directive();
+}
+
+void ServerCore::reply(RequestToken token, Message message, uint64_t session) {
+  if (token != 0) replies_.push_back({token, {session, std::move(message)}});
+}
+
+void ServerCore::park(Parked& place, RequestToken token, uint64_t session, TimeUs now) {
+  // One parked request of each kind: the newer one takes the place of the older.
+  if (place.token != 0) reply(place.token, Wait{"a newer request took its place"}, session);
+  place = {token, now};
+}
+
+void ServerCore::on_request(RequestToken token, const std::string& peer_identity,
+                            const Envelope& envelope, TimeUs now) {
+  const Message& message = envelope.message;
+  if (const auto* hello = std::get_if<Hello>(&message)) {
+    on_hello(token, peer_identity, *hello, now);
+  } else if (Member* member = member_of(envelope.session)) {
+    member->last_seen = now;
+    if (const auto* push = std::get_if<Push>(&message)) {
+      on_push(*member, token, *push);
+    } else if (const auto* ready = std::get_if<Ready>(&message)) {
+      on_ready(*member, token, *ready, now);
+    } else if (const auto* exchange = std::get_if<Exchange>(&message)) {
+      on_exchange(*member, token, *exchange, now);
+    } else if (const auto* fetch = std::get_if<Fetch>(&message)) {
+      on_fetch(*member, token, *fetch, now);
+    } else if (const auto* beat = std::get_if<Heartbeat>(&message)) {
+      on_heartbeat(*member, token, *beat, now);
+    } else {
+      reply(token,
+            Refused{0, RefusalClass::kNotAllowed, format_text("%s is not a request", message_name(message)),
+                    "bring worker and server to one version"},
+            envelope.session);
+    }
+  } else {
+    reply(token,
+          Refused{0, RefusalClass::kStaleSession, "this session is not known here", "say hello again"}, 0);
+  }
+  advance(now);
+}
+
+void ServerCore::on_timer(TimeUs now) {
+  const TimeUs patience = from_ms(options_.exchange_deadline_ms) / 2;
+  std::string reason;
+  for (Member& member : members_) {
+    for (Parked* parked : {&member.exchange, &member.ready_request}) {
+      if (parked->token == 0 || now - parked->since < patience) continue;
+      if (reason.empty()) reason = waiting_reason(now);
+      reply(parked->token, Wait{reason}, member.session);
+      *parked = {};
+    }
+    if (member.counted && !member.held && !alive(member, now)) uncount(member, "not heard of");
+  }
+  if (now >= round_deadline_) {
+    round_deadline_ = kNever;
+    for (Member& member : members_)
+      if (member.counted && !member.held && !(member.ready && !cut_called_))
+        uncount(member, "missed the deadline");
+  }
+  advance(now);
+}
+
+TimeUs ServerCore::next_timer() const {
+  const TimeUs patience = from_ms(options_.exchange_deadline_ms) / 2;
+  TimeUs next = round_deadline_;
+  for (const Member& member : members_) {
+    if (member.exchange.token != 0) next = std::min(next, member.exchange.since + patience);
+    if (member.ready_request.token != 0) next = std::min(next, member.ready_request.since + patience);
+    if (member.counted && !member.held)
+      next = std::min(next, member.last_seen + 3 * from_ms(options_.heartbeat_ms) + 1);
+  }
+  return next;
+}
+
+void ServerCore::finish(TimeUs now) {
+  if (finishing_) return;
+  finishing_ = true;
+  log_info("ending the run at the next cut");
+  if (pace_->apply() == Apply::kNow || counted_members().empty()) {
+    publish(CodecId::kRaw32);
+    finished_ = true;
+    compose_directive();
+  }
+  advance(now);
+}
+
+bool ServerCore::all_gone(TimeUs now) const {
+  return finished_ && std::ranges::all_of(members_, [&](const Member& member) {
+           return member.session == 0 || member.left || !alive(member, now) ||
+                  member.fetched_publication == publication_;
+         });
+}
+
+Bytes ServerCore::save() const {
+  ByteWriter out;
+  out.put(kStateMagic);
+  out.put(kStateVersion);
+  out.put(run_checksum_);
+  out.put(generation_);
+  out.put(publication_);
+  out.put(version_);
+  out.put(round_);
+  out.put(epoch_);
+  out.put(progress_);
+  out.put(evaluation_count_);
+  out.put(uint64_t{master_.size()});
+  out.put_bytes(std::as_bytes(std::span(master_)));
+  out.put_bytes(std::as_bytes(std::span(published_)));
+  out.put(static_cast<uint32_t>(members_.size()));
+  for (const Member& member : members_) {
+    out.put_text(member.name);
+    out.put(member.incarnation);
+    out.put(member.last_settled);
+    out.put(static_cast<uint8_t>(member.verdict));
+    out.put(member.next_sequence);
+    out.put(member.clock);
+    out.put(member.steps);
+    out.put(member.exchanges);
+    out.put(member.waited_us);
+  }
+  director_.save(&out);
+  return out.take();
+}
+
+Status ServerCore::restore(ByteSpan state, bool exact) {
+  ByteReader in(state);
+  PACELINE_ASSIGN(const uint32_t magic, in.get<uint32_t>());
+  PACELINE_ASSIGN(const uint32_t version, in.get<uint32_t>());
+  if (magic != kStateMagic || version != kStateVersion)
+    return fail(Code::kCorrupt, "not a server state of version %u", kStateVersion);
+  PACELINE_ASSIGN(const uint64_t run, in.get<uint64_t>());
+  if (run != run_checksum_)
+    return fail(Code::kInvalidArgument,
+                "it belongs to a run with another description; give another --state folder");
+  PACELINE_ASSIGN(generation_, in.get<uint64_t>());
+  PACELINE_ASSIGN(publication_, in.get<uint64_t>());
+  PACELINE_ASSIGN(version_, in.get<uint64_t>());
+  PACELINE_ASSIGN(round_, in.get<uint64_t>());
+  PACELINE_ASSIGN(epoch_, in.get<uint64_t>());
+  PACELINE_ASSIGN(progress_, in.get<double>());
+  PACELINE_ASSIGN(evaluation_count_, in.get<uint64_t>());
+  PACELINE_ASSIGN(const uint64_t elements, in.get<uint64_t>());
+  if (elements != layout().element_count())
+    return fail(Code::kCorrupt, "%llu parameters, the model has %llu",
+                static_cast<unsigned long long>(elements),
+                static_cast<unsigned long long>(layout().element_count()));
+  for (std::vector<float>* flat : {&master_, &published_}) {
+    PACELINE_ASSIGN(ByteSpan raw, in.get_bytes(elements * sizeof(float)));
+    std::memcpy(flat->data(), raw.data(), raw.size());
+  }
+  PACELINE_ASSIGN(const uint32_t count, in.get<uint32_t>());
+  if (count > kWorkersMax) return fail(Code::kCorrupt, "%u workers", count);
+  for (uint32_t i = 0; i < count; ++i) {
+    PACELINE_ASSIGN(std::string name, in.get_text(kNameBytesMax));
+    Member& member = member_named(name);
+    if (member.id != i) return fail(Code::kCorrupt, "worker '%s' has another place", name.c_str());
+    PACELINE_ASSIGN(member.incarnation, in.get<uint64_t>());
+    PACELINE_ASSIGN(member.last_settled, in.get<uint64_t>());
+    PACELINE_ASSIGN(const uint8_t verdict, in.get<uint8_t>());
+    if (verdict > static_cast<uint8_t>(Verdict::kRefused)) return fail(Code::kCorrupt, "a verdict");
+    member.verdict = static_cast<Verdict>(verdict);
+    PACELINE_ASSIGN(member.next_sequence, in.get<uint64_t>());
+    PACELINE_ASSIGN(member.clock, in.get<uint64_t>());
+    PACELINE_ASSIGN(member.steps, in.get<uint64_t>());
+    PACELINE_ASSIGN(member.exchanges, in.get<uint64_t>());
+    PACELINE_ASSIGN(member.waited_us, in.get<uint64_t>());
+  }
+  PACELINE_TRY(director_.restore(&in));
+  if (!exact) ++generation_;
+  checksum_ = model_checksum(published_);
+  deltas_.clear();
+  delta_bytes_ = 0;
+  key_frames_.clear();
+  compose_directive();
+  return {};
+}
+
+}  // namespace paceline

@@ -1,0 +1,202 @@
+// The parameter server as a state machine: sessions, rounds, sums, publications.
+//
+// Pure: (event, now) in, replies out. It holds no socket, clock, file or thread; the daemon, the simulator
+// and the tests drive this same object. Sums are taken in worker-id order, so the same updates give the
+// same bytes whatever the order of arrival. Single thread.
+//
+// docs/architecture.md tells how a round goes; docs/wire_format.md tells the messages.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/random.h"
+#include "runtime/pace/pace.h"
+#include "runtime/train/training.h"
+#include "server/director.h"
+#include "server/member.h"
+
+namespace paceline {
+
+struct ServerOptions {
+  std::string run_text;  // what every worker is sent
+  RunSpec run;           // the same, parsed
+  std::string pace = "compat";
+  std::string freq = "trend";
+  CodecId codec_up = CodecId::kS1r;
+  CodecId codec_down = CodecId::kS1r;
+  double rate_end = 0.1;
+  uint32_t warmup_publications = 0;
+  uint32_t min_workers = 1;
+  uint32_t heartbeat_ms = 1000;     // three missed ones: the worker is gone
+  uint32_t exchange_deadline_ms = 30'000;  // what a round waits from its first Ready or Exchange on
+  std::vector<std::string> fleet;   // names whose ids are their places in this list
+  uint64_t session_seed = 1;        // from the system's random source in a daemon
+  bool durable = false;             // what Granted says
+};
+
+// Sees every update that is applied, for checkers and tests.
+class ApplyObserver {
+ public:
+  virtual ~ApplyObserver() = default;
+  virtual void applied(const Member& member, const HeldUpdate& update) = 0;
+};
+
+class ServerCore {
+ public:
+  struct Reply {
+    RequestToken token;
+    Envelope envelope;
+  };
+
+  // Starts at the model's initial parameters, generation 1. Errors: kInvalidArgument for a pace,
+  // frequency policy or codec that can't be.
+  static Result<std::unique_ptr<ServerCore>> make(ServerOptions options);
+  // Goes on from save()d bytes. `exact`: they are the last state of a life that ended in order; otherwise
+  // the generation rises. Errors: kCorrupt, kInvalidArgument if they belong to another run.
+  Status restore(ByteSpan state, bool exact);
+  Bytes save() const;
+
+  // Events.
+  void on_request(RequestToken token, const std::string& peer_identity, const Envelope& envelope,
+                  TimeUs now);
+  void on_timer(TimeUs now);
+  // Ends the run at the next cut with an exact publication.
+  void finish(TimeUs now);
+  // Share of the planned run that is done, for the schedule of the rate and the dense end.
+  void set_progress(double progress) { progress_ = progress; }
+
+  std::vector<Reply> take_replies() { return std::exchange(replies_, {}); }
+  TimeUs next_timer() const;
+
+  // State, for status, reports and checks.
+  uint64_t generation() const { return generation_; }
+  uint64_t publication() const { return publication_; }
+  uint64_t version() const { return version_; }
+  uint64_t round() const { return round_; }
+  uint32_t checksum() const { return checksum_; }
+  std::span<const float> published() const { return published_; }
+  std::span<const float> master() const { return master_; }
+  std::span<const Member> members() const { return members_; }
+  const Directive& directive() const { return directive_; }
+  const std::optional<FleetEvaluation>& last_evaluation() const { return last_evaluation_; }
+  uint64_t evaluation_count() const { return evaluation_count_; }
+  // After finish(): the exact publication is out. all_gone(): and every live worker has fetched it.
+  bool finished() const { return finished_; }
+  bool all_gone(TimeUs now) const;
+  const ServerOptions& options() const { return options_; }
+  void set_observer(ApplyObserver* observer) { observer_ = observer; }
+
+ private:
+  struct Delta {
+    uint64_t from = 0;
+    std::vector<Bytes> chunks;
+    uint32_t checksum = 0;  // of from + 1
+    size_t bytes = 0;
+  };
+  struct KeyFrame {
+    uint64_t publication = 0;
+    uint32_t checksum = 0;
+    TimeUs made_at = 0;
+    std::vector<Bytes> chunks;
+  };
+  struct PartialEvaluation {
+    FleetEvaluation sum;
+    uint64_t loss_fixed16 = 0;
+    std::set<uint32_t> workers;
+  };
+
+  ServerCore(ServerOptions options, std::unique_ptr<Pace> pace, std::unique_ptr<Freq> freq);
+
+  // server_session.cpp: who is there.
+  void on_hello(RequestToken token, const std::string& peer_identity, const Hello& hello, TimeUs now);
+  Status admit(const Hello& hello) const;
+  Member* member_of(uint64_t session);
+  Member& member_named(const std::string& name);
+  void on_heartbeat(Member& member, RequestToken token, const Heartbeat& beat, TimeUs now);
+  void open_membership(TimeUs now);
+  void weigh(Member& member) const;
+  void uncount(Member& member, const char* why);
+  bool alive(const Member& member, TimeUs now) const;
+  std::string waiting_reason(TimeUs now) const;
+
+  // server_exchange.cpp: updates come in.
+  void on_push(Member& member, RequestToken token, const Push& push);
+  void on_ready(Member& member, RequestToken token, const Ready& ready, TimeUs now);
+  void on_exchange(Member& member, RequestToken token, const Exchange& exchange, TimeUs now);
+  bool commit(Member& member, RequestToken token, const Exchange& exchange, TimeUs now);
+  std::optional<Refused> objection(const Exchange& exchange) const;
+  void refuse(Member& member, RequestToken token, Refused refused);
+  void take_evaluations(const Member& member, const Exchange& exchange);
+  void finish_evaluations(bool closing);
+
+  // server_round.cpp: rounds close, the model moves, workers go on.
+  void advance(TimeUs now);
+  void close_round(TimeUs now);
+  void apply_updates(std::span<Member* const> contributors, float divisor, float keep);
+  float divisor_of(std::span<Member* const> members) const;
+  std::vector<Member*> counted_members();
+  std::vector<PaceRow> pace_rows() const;
+  PaceRow pace_row(const Member& member) const;
+  void publish(CodecId codec);
+  void publish_if_due(TimeUs now);
+  void release();
+  void grant(Member& member, RequestToken token);
+  void compose_directive();
+
+  // server_fetch.cpp: the model goes out.
+  void on_fetch(Member& member, RequestToken token, const Fetch& fetch, TimeUs now);
+  void send_key_frame(Member& member, RequestToken token, const Fetch& fetch, TimeUs now);
+
+  void reply(RequestToken token, Message message, uint64_t session);
+  void park(Parked& place, RequestToken token, uint64_t session, TimeUs now);
+  const ParameterLayout& layout() const { return options_.run.model.layout; }
+
+  ServerOptions options_;
+  std::unique_ptr<Pace> pace_;
+  Director director_;
+  ApplyObserver* observer_ = nullptr;
+  Random session_numbers_;
+  uint64_t run_checksum_ = 0;  // of the run's text: a saved state belongs to one run
+
+  uint64_t generation_ = 1;
+  uint64_t publication_ = 1;
+  uint64_t version_ = 0;
+  uint64_t round_ = 1;
+  uint64_t epoch_ = 0;     // of membership
+  double rows_full_ = 0;   // training rows that weigh 1 in this epoch; 0: no member yet
+  std::vector<float> master_;
+  std::vector<float> published_;
+  std::vector<float> sum_;
+  uint32_t checksum_ = 0;
+  std::deque<Delta> deltas_;
+  size_t delta_bytes_ = 0;
+  std::deque<KeyFrame> key_frames_;
+  EncodedUpdate encoded_;
+
+  std::vector<Member> members_;  // by id
+  Directive directive_;
+  double progress_ = -1;
+  bool finishing_ = false;
+  bool finished_ = false;
+  bool cut_called_ = false;        // of the open round
+  TimeUs round_deadline_ = kNever;
+  // Paces without rounds: what decides when to publish.
+  uint64_t applied_since_publication_ = 0;
+  TimeUs last_publication_at_ = 0;
+  double exchange_interval_us_ = 0;  // smoothed, of one worker
+
+  std::map<uint64_t, PartialEvaluation> evaluations_;
+  std::optional<FleetEvaluation> last_evaluation_;
+  uint64_t evaluation_count_ = 0;
+  std::vector<Reply> replies_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,217 @@
+// Updates come in: staged chunk by chunk, committed whole, applied or held, or refused with a reason.
+#include <algorithm>
+
+#include "runtime/base/check.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/log.h"
+#include "server/server_core.h"
+
+namespace paceline {
+
+namespace {
+
+constexpr uint64_t kResetGapPublications = 50;  // a worker further behind starts afresh
+constexpr double kEvaluationQuorum = 0.9;       // of the held-out rows of the members
+constexpr uint64_t kEvaluationsOpenMax = 64;    // publications
+
+uint32_t checksum_of(const std::vector<Bytes>& chunks) {
+  uint32_t checksum = 0;
+  for (const Bytes& chunk : chunks) checksum = crc32c(chunk, checksum);
+  return checksum;
+}
+
+}  // namespace
+
+void ServerCore::on_push(Member& member, RequestToken token, const Push& push) {
+  if (push.incarnation != member.incarnation)
+    return reply(token, Refused{push.sequence, RefusalClass::kStaleSession, "another life of this worker "
+                                "is known here", "say hello again"}, member.session);
+  member.eligible = true;
+  const auto wrong = [&](const std::string& what) {
+    refuse(member, token, {push.sequence, RefusalClass::kContent, what, "the payload is dropped"});
+  };
+  if (push.sequence <= member.last_settled || (member.held && member.held->sequence == push.sequence))
+    return reply(token, Got{push.sequence, push.chunk}, member.session);  // a late copy
+  if (push.chunk_count != layout().chunk_count() || push.chunk >= push.chunk_count)
+    return wrong(format_text("chunk %u of %u, the model has %u", push.chunk, push.chunk_count,
+                             layout().chunk_count()));
+  if (Result<PayloadView> view = verify_payload(layout(), push.chunk, push.payload); !view)
+    return wrong(format_text("chunk %u: %s", push.chunk, view.error().message().c_str()));
+  Staging& staging = member.staging;
+  if (staging.sequence > push.sequence)
+    return reply(token, Got{push.sequence, push.chunk}, member.session);
+  if (staging.sequence < push.sequence || staging.checksum != push.update_checksum) {
+    staging.sequence = push.sequence;
+    staging.checksum = push.update_checksum;
+    staging.chunks.assign(push.chunk_count, {});
+  }
+  staging.chunks[push.chunk] = push.payload;
+  member.next_sequence = std::max(member.next_sequence, push.sequence + 1);
+  reply(token, Got{push.sequence, push.chunk}, member.session);
+}
+
+void ServerCore::on_ready(Member& member, RequestToken token, const Ready& ready, TimeUs now) {
+  if (ready.incarnation != member.incarnation)
+    return reply(token, Refused{0, RefusalClass::kStaleSession, "another life of this worker is known "
+                                "here", "say hello again"}, member.session);
+  member.eligible = true;
+  if (ready.round < round_ || !pace_->elastic() || (ready.round == round_ && cut_called_))
+    return reply(token, Close{ready.round}, member.session);
+  member.ready = ready.round == round_;
+  park(member.ready_request, token, member.session, now);
+}
+
+void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange& exchange,
+                             TimeUs now) {
+  if (exchange.incarnation != member.incarnation)
+    return reply(token, Refused{exchange.sequence, RefusalClass::kStaleSession, "another life of this "
+                                "worker is known here", "say hello again"}, member.session);
+  member.eligible = !exchange.leaving;
+  const uint64_t sequence = exchange.sequence;
+  const bool settled = sequence <= member.last_settled;
+  if (settled && sequence == member.last_settled && member.verdict == Verdict::kRefused)
+    return reply(token, Refused{sequence, RefusalClass::kLate, "this update was refused before",
+                                "take it back into the residual"}, member.session);
+  const bool held = member.held && member.held->sequence == sequence;
+  if (!settled && !held && !commit(member, token, exchange, now)) return;
+  if (exchange.leaving) {
+    member.left = true;
+    member.eligible = false;
+    member.counted = false;
+    log_info("worker %s leaves", member.name.c_str());
+    return grant(member, token);
+  }
+  park(member.exchange, token, member.session, now);
+}
+
+std::optional<Refused> ServerCore::objection(const Exchange& exchange) const {
+  const auto refused = [&](RefusalClass refusal, std::string reason, const char* fix) {
+    return Refused{exchange.sequence, refusal, std::move(reason), fix};
+  };
+  const char* take_back = "take it back into the residual";
+  if (exchange.steps < 1 || exchange.steps > 4 * kTauMax)
+    return refused(RefusalClass::kContent, format_text("%u steps in one update", exchange.steps),
+                   "the update is dropped");
+  if (exchange.generation != generation_)
+    return refused(RefusalClass::kLate, "it belongs to another generation of the model", take_back);
+  if (exchange.base_publication > publication_ || exchange.base_publication == 0)
+    return refused(RefusalClass::kLate, "it stands on a publication that is not known here", take_back);
+  const uint64_t gap = publication_ - exchange.base_publication;
+  if (gap > kResetGapPublications)
+    return refused(RefusalClass::kReset,
+                   format_text("its model is %llu publications old", static_cast<unsigned long long>(gap)),
+                   "it starts afresh on the newest model");
+  if (gap == 0 && exchange.base_checksum != checksum_)
+    return refused(RefusalClass::kLate, "its copy of the model differs from ours", take_back);
+  if (pace_->apply() == Apply::kHold && exchange.round != round_)
+    return refused(RefusalClass::kLate,
+                   format_text("round %llu is closed", static_cast<unsigned long long>(exchange.round)),
+                   take_back);
+  return std::nullopt;
+}
+
+bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exchange, TimeUs now) {
+  member.next_sequence = std::max(member.next_sequence, exchange.sequence + 1);
+  if (std::optional<Refused> refused = objection(exchange)) {
+    refuse(member, token, std::move(*refused));
+    return false;
+  }
+  HeldUpdate update;
+  update.sequence = exchange.sequence;
+  update.steps = exchange.steps;
+  if (exchange.chunk_count > 0) {
+    Staging& staging = member.staging;
+    Missing missing{exchange.sequence, {}};
+    const bool same = staging.sequence == exchange.sequence &&
+                      staging.checksum == exchange.update_checksum &&
+                      exchange.chunk_count == layout().chunk_count();
+    for (uint32_t i = 0; i < layout().chunk_count(); ++i)
+      if (!same || staging.chunks[i].empty()) missing.chunks.push_back(i);
+    if (missing.chunks.empty() && checksum_of(staging.chunks) != staging.checksum) {
+      staging = {};
+      for (uint32_t i = 0; i < layout().chunk_count(); ++i) missing.chunks.push_back(i);
+    }
+    if (!missing.chunks.empty()) {
+      reply(token, std::move(missing), member.session);
+      return false;
+    }
+    update.chunks = std::move(staging.chunks);
+    for (uint32_t i = 0; i < update.chunks.size(); ++i) {
+      Result<PayloadView> view = verify_payload(layout(), i, update.chunks[i]);
+      PACELINE_CHECK(view.has_value());
+      update.views.push_back(*view);
+    }
+  }
+  member.staging = {};
+
+  if (member.last_exchange != 0) {
+    const double interval = static_cast<double>(now - member.last_exchange);
+    exchange_interval_us_ =
+        exchange_interval_us_ == 0 ? interval : 0.9 * exchange_interval_us_ + 0.1 * interval;
+  }
+  member.last_exchange = now;
+  member.steps += exchange.steps;
+  member.waited_us += exchange.waited_us;
+  member.step_us = exchange.step_us;
+  member.training_loss = exchange.training_loss;
+  ++member.exchanges;
+  ++member.clock;
+  take_evaluations(member, exchange);
+  member.held = std::move(update);
+  return true;
+}
+
+void ServerCore::refuse(Member& member, RequestToken token, Refused refused) {
+  ++member.refused;
+  log_info("worker %s: update %llu refused: %s", member.name.c_str(),
+           static_cast<unsigned long long>(refused.sequence), refused.reason.c_str());
+  if (refused.sequence > member.last_settled) {
+    member.last_settled = refused.sequence;
+    member.verdict = Verdict::kRefused;
+    member.next_sequence = std::max(member.next_sequence, refused.sequence + 1);
+  }
+  member.staging = {};
+  reply(token, std::move(refused), member.session);
+}
+
+void ServerCore::take_evaluations(const Member& member, const Exchange& exchange) {
+  for (const Evaluation& evaluation : exchange.evaluations) {
+    // Self-reported, so held against what the worker said it has.
+    const uint64_t loss_max = evaluation.rows << 22;  // 64 in 16.16 fixed point a row
+    if (evaluation.rows == 0 || evaluation.rows > member.held_out_rows ||
+        evaluation.correct > evaluation.rows || evaluation.loss_fixed16 > loss_max ||
+        evaluation.publication > publication_ ||
+        evaluation.publication + kEvaluationsOpenMax < publication_)
+      continue;
+    PartialEvaluation& partial = evaluations_[evaluation.publication];
+    if (!partial.workers.insert(member.id).second) continue;
+    partial.sum.publication = evaluation.publication;
+    partial.sum.rows += evaluation.rows;
+    partial.sum.correct += evaluation.correct;
+    partial.loss_fixed16 += evaluation.loss_fixed16;
+  }
+}
+
+void ServerCore::finish_evaluations(bool closing) {
+  uint64_t expected = 0;
+  for (const Member& member : members_)
+    if (member.counted) expected += member.held_out_rows;
+  while (!evaluations_.empty()) {
+    const auto oldest = evaluations_.begin();
+    PartialEvaluation& partial = oldest->second;
+    const bool enough = expected > 0 && static_cast<double>(partial.sum.rows) >=
+                                            kEvaluationQuorum * static_cast<double>(expected);
+    const bool stale = oldest->first + kEvaluationsOpenMax < publication_;
+    if (!enough && !closing && !stale) return;
+    if (enough) {
+      partial.sum.loss = static_cast<double>(partial.loss_fixed16) * 0x1p-16 /
+                         static_cast<double>(partial.sum.rows);
+      ++evaluation_count_;
+      last_evaluation_ = partial.sum;
+      director_.observe(partial.sum);
+    }
+    evaluations_.erase(oldest);
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,189 @@
+// Sessions and membership: who is there, who counts, with what weight.
+#include <algorithm>
+
+#include "runtime/base/log.h"
+#include "server/server_core.h"
+
+namespace paceline {
+
+namespace {
+
+constexpr double kRowsCapFactor = 10;        // of the median: a board can't claim the whole fleet
+constexpr uint64_t kTrainingRowsMin = 20;    // fewer: it observes and is in no close
+
+}  // namespace
+
+Member* ServerCore::member_of(uint64_t session) {
+  if (session == 0) return nullptr;
+  const auto found = std::ranges::find(members_, session, &Member::session);
+  return found == members_.end() ? nullptr : &*found;
+}
+
+Member& ServerCore::member_named(const std::string& name) {
+  const auto found = std::ranges::find(members_, name, &Member::name);
+  if (found != members_.end()) return *found;
+  Member member;
+  member.id = static_cast<uint32_t>(members_.size());
+  member.name = name;
+  members_.push_back(std::move(member));
+  return members_.back();
+}
+
+Status ServerCore::admit(const Hello& hello) const {
+  if (hello.protocol_max < kProtocolMin || hello.protocol_min > kProtocol)
+    return fail(Code::kUnsupported,
+                "the worker speaks protocol %u to %u, this server %u to %u; install the same version",
+                hello.protocol_min, hello.protocol_max, kProtocolMin, kProtocol);
+  const ModelSpec& model = options_.run.model;
+  if (hello.feature_count != model.input_features())
+    return fail(Code::kRefused,
+                "its rows have %u values, the model takes %llu; give the data that the model was made for",
+                hello.feature_count, static_cast<unsigned long long>(model.input_features()));
+  if (hello.class_count > model.class_count)
+    return fail(Code::kRefused,
+                "its labels have %u classes, the model has %u; check its label file or column",
+                hello.class_count, model.class_count);
+  return {};
+}
+
+void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, const Hello& hello,
+                          TimeUs now) {
+  const std::string& name = peer_identity.empty() ? hello.name : peer_identity;
+  const auto refused = [&](const Status& status) {
+    const size_t split = status.message().find("; ");
+    log_warning("refused worker '%s': %s", name.c_str(), status.message().c_str());
+    reply(token,
+          Refused{0, RefusalClass::kNotAllowed, status.message().substr(0, split),
+                  split == std::string::npos ? "" : status.message().substr(split + 2)},
+          0);
+  };
+  if (name.empty())
+    return refused(fail(Code::kRefused, "the worker has no name; start it with --name NAME"));
+  const bool is_new = std::ranges::find(members_, name, &Member::name) == members_.end();
+  if (is_new && members_.size() >= kWorkersMax)
+    return refused(fail(Code::kRefused, "the fleet is full (%u workers); remove some", kWorkersMax));
+  if (Status status = admit(hello); !status.ok()) return refused(status);
+
+  Member& member = member_named(name);
+  if (member.incarnation != hello.incarnation) {
+    // Another life of this worker: uncommitted chunks are gone, a committed update stays.
+    member.staging = {};
+    member.exchange = {};
+    member.ready_request = {};
+    member.ready = false;
+    member.incarnation = hello.incarnation;
+    member.eligible = false;
+    if (!member.held) uncount(member, "started again");
+  }
+  member.left = false;
+  member.session = session_numbers_.next() | 1;
+  member.last_seen = now;
+  member.training_rows = hello.training_rows;
+  member.held_out_rows = hello.held_out_rows;
+  if (!member.counted) weigh(member);
+  member.next_sequence = std::max(
+      {member.next_sequence, hello.last_settled + 1, hello.pending_sequence + 1});
+  if (is_new || member.exchanges == 0)
+    log_info("worker %s joins with %llu rows (%s)", name.c_str(),
+             static_cast<unsigned long long>(hello.training_rows), hello.build.c_str());
+
+  // A publication above ours: we are an older state than this worker has seen.
+  if (hello.generation == generation_ && hello.publication > publication_) {
+    ++generation_;
+    log_warning("worker %s holds publication %llu, newer than ours (%llu): generation %llu begins",
+                name.c_str(), static_cast<unsigned long long>(hello.publication),
+                static_cast<unsigned long long>(publication_),
+                static_cast<unsigned long long>(generation_));
+  }
+
+  Welcome welcome;
+  welcome.session = member.session;
+  welcome.worker_id = member.id;
+  welcome.protocol = std::min(hello.protocol_max, kProtocol);
+  welcome.generation = generation_;
+  welcome.publication = publication_;
+  welcome.checksum = checksum_;
+  welcome.last_settled = member.last_settled;
+  welcome.verdict = member.verdict;
+  welcome.held = member.held.has_value();
+  welcome.next_sequence = member.next_sequence;
+  welcome.round = round_;
+  welcome.seed = options_.run.training.seed;
+  welcome.heartbeat_ms = options_.heartbeat_ms;
+  welcome.exchange_timeout_ms = options_.exchange_deadline_ms;
+  welcome.run = options_.run_text;
+  welcome.directive = directive_;
+  reply(token, std::move(welcome), member.session);
+}
+
+void ServerCore::on_heartbeat(Member& member, RequestToken token, const Heartbeat& beat, TimeUs now) {
+  if (beat.clock >= 1) member.eligible = true;
+  member.step_us = beat.step_us;
+  member.last_seen = now;
+  HeartbeatReply answer;
+  answer.generation = generation_;
+  answer.publication = publication_;
+  answer.round = round_;
+  answer.finish = finished_;
+  reply(token, answer, member.session);
+}
+
+bool ServerCore::alive(const Member& member, TimeUs now) const {
+  return member.session != 0 && now - member.last_seen <= 3 * from_ms(options_.heartbeat_ms);
+}
+
+void ServerCore::uncount(Member& member, const char* why) {
+  member.eligible = false;
+  if (!member.counted) return;
+  member.counted = false;
+  log_info("worker %s is out of the round: %s", member.name.c_str(), why);
+}
+
+void ServerCore::open_membership(TimeUs now) {
+  bool changed = false;
+  const uint64_t slowest = smallest_clock(pace_rows());
+  for (Member& member : members_) {
+    const bool counts = member.eligible && !member.left && alive(member, now) &&
+                        member.training_rows >= kTrainingRowsMin;
+    if (counts != member.counted) changed = true;
+    // A newcomer starts at the slowest member's clock: bounds on a lead are about the present.
+    if (counts && !member.counted) member.clock = std::max(member.clock, slowest);
+    member.counted = counts;
+  }
+  if (!changed) return;
+  ++epoch_;
+  std::vector<uint64_t> rows;
+  for (const Member& member : members_)
+    if (member.counted) rows.push_back(member.training_rows);
+  if (rows.empty()) return;
+  const auto middle = rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2);
+  std::nth_element(rows.begin(), middle, rows.end());
+  const double cap = kRowsCapFactor * static_cast<double>(*middle);
+  rows_full_ = std::min(cap, static_cast<double>(*std::ranges::max_element(rows)));
+  for (Member& member : members_) weigh(member);
+}
+
+void ServerCore::weigh(Member& member) const {
+  const double rows = static_cast<double>(member.training_rows);
+  member.weight = round_weight(rows_full_ > 0 ? std::min(rows, rows_full_) / rows_full_ : 1);
+}
+
+std::string ServerCore::waiting_reason(TimeUs now) const {
+  uint32_t counted = 0, missing = 0;
+  std::string names;
+  TimeUs longest = 0;
+  for (const Member& member : members_) {
+    if (!member.counted) continue;
+    ++counted;
+    if (member.held || (member.ready && !cut_called_)) continue;
+    ++missing;
+    if (missing <= 3) names += (missing > 1 ? ", " : "") + member.name;
+    longest = std::max(longest, now - member.last_exchange);
+  }
+  if (counted < options_.min_workers)
+    return format_text("%u of %u workers are there", counted, options_.min_workers);
+  return format_text("waiting for %u of %u workers: %s%s, %.0f s", missing, counted, names.c_str(),
+                     missing > 3 ? " and others" : "", to_seconds(longest));
+}
+
+}  // namespace paceline
