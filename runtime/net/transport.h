@@ -84,14 +84,20 @@ struct LinkLimit {
 // "100mbit", "1mbit", "64kbit", "10mbit/1mbit" (down/up). Errors: kInvalidArgument with examples.
 Result<LinkLimit> parse_link(const std::string& text);
 
+// A connection that brings no message for so long is taken for dead and closed; a living worker dials
+// again by itself. Long enough for the largest message at 64 kbit/s.
+inline constexpr uint32_t kSilenceTimeoutMs = 150'000;
+
 struct ListenOptions {
   std::string address;       // "tcp://0.0.0.0:7433", "ipc:///run/paceline.sock"
   uint32_t sessions_max = 256;  // contexts = 2 x this + 8, bounded
+  uint32_t silence_timeout_ms = kSilenceTimeoutMs;  // then the connection is closed
 };
 struct DialOptions {
   std::string address;
   LinkLimit link;
   uint64_t jitter_seed = 0;
+  uint32_t silence_timeout_ms = kSilenceTimeoutMs;  // with requests unanswered; then it dials again
 };
 
 // Errors: kInvalidArgument for an address that can't be, kIo with the system's reason and a fix.

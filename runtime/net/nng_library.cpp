@@ -1,0 +1,111 @@
+#include "runtime/net/nng_library.h"
+
+#include <nng/nng.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "runtime/base/log.h"
+
+namespace paceline {
+
+namespace {
+
+std::mutex failures_mutex;
+// By socket. Never destroyed: NNG's threads outlive main().
+auto& failures = *new std::map<uint32_t, std::string>;
+
+// "Failed connecting socket<7> to tcp://host:1: Connection refused"
+void note_dial_failure(const char* text) {
+  unsigned socket_id = 0;
+  if (std::sscanf(text, "Failed connecting socket<%u>", &socket_id) != 1) return;
+  const char* reason = std::strrchr(text, ':');
+  const std::lock_guard lock(failures_mutex);
+  const auto entry = failures.find(socket_id);
+  if (entry != failures.end() && reason && reason[1] == ' ') entry->second = reason + 2;
+}
+
+// Peers cause most of these lines, as often as they like: they are for debugging only.
+void write_log(nng_log_level, nng_log_facility, const char* id, const char* text) {
+  if (std::strcmp(id, "NNG-CONN-FAIL") == 0) note_dial_failure(text);
+  log_debug("nng: %s: %s", id, text);
+}
+
+}  // namespace
+
+void start_nng() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // The default is more than a dozen threads on two cores. Callbacks here are short; two task
+    // threads are NNG's own minimum against deadlock.
+    nng_init_set_parameter(NNG_INIT_NUM_TASK_THREADS, 2);
+    nng_init_set_parameter(NNG_INIT_NUM_EXPIRE_THREADS, 1);
+    nng_init_set_parameter(NNG_INIT_NUM_POLLER_THREADS, 1);
+    nng_init_set_parameter(NNG_INIT_NUM_RESOLVER_THREADS, 1);
+    nng_log_set_level(log_level() == LogLevel::kDebug ? NNG_LOG_DEBUG : NNG_LOG_WARN);
+    nng_log_set_logger(write_log);
+  });
+}
+
+Status check_address(const std::string& address) {
+  if (address.starts_with("tcp://") || address.starts_with("ipc://")) return {};
+  return fail(Code::kInvalidArgument,
+              "address \"%s\": write tcp://HOST:PORT, or ipc:///PATH on one machine",
+              address.c_str());
+}
+
+Status nng_failure(int error, const std::string& address) {
+  switch (error) {
+    case NNG_EADDRINVAL:
+    case NNG_EINVAL:
+      return fail(Code::kInvalidArgument, "address \"%s\" has no meaning here: %s; check it",
+                  address.c_str(), nng_strerror(error));
+    case NNG_EADDRINUSE:
+      return fail(Code::kIo, "%s is in use: stop what listens there or choose another",
+                  address.c_str());
+    case NNG_EPERM:
+      return fail(Code::kIo,
+                  "%s is not permitted: ports below 1024 and foreign folders need rights",
+                  address.c_str());
+    case NNG_ENOMEM:
+    case NNG_ENOFILES:
+      return fail(Code::kResourceExhausted, "%s: %s; raise the limit or lower sessions_max",
+                  address.c_str(), nng_strerror(error));
+    default:
+      return fail(Code::kIo, "%s: %s", address.c_str(), nng_strerror(error));
+  }
+}
+
+nng_msg* make_nng_msg(const Bytes& bytes) {
+  nng_msg* message = nullptr;
+  if (nng_msg_alloc(&message, bytes.size()) != 0) return nullptr;
+  if (!bytes.empty()) std::memcpy(nng_msg_body(message), bytes.data(), bytes.size());
+  return message;
+}
+
+Bytes take_nng_msg(nng_msg* message) {
+  const auto* body = static_cast<const std::byte*>(nng_msg_body(message));
+  Bytes bytes(body, body + nng_msg_len(message));
+  nng_msg_free(message);
+  return bytes;
+}
+
+void watch_dial_failures(uint32_t socket_id) {
+  const std::lock_guard lock(failures_mutex);
+  failures[socket_id];
+}
+
+void forget_dial_failures(uint32_t socket_id) {
+  const std::lock_guard lock(failures_mutex);
+  failures.erase(socket_id);
+}
+
+std::string last_dial_failure(uint32_t socket_id) {
+  const std::lock_guard lock(failures_mutex);
+  const auto entry = failures.find(socket_id);
+  return entry == failures.end() ? std::string() : entry->second;
+}
+
+}  // namespace paceline

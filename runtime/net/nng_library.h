@@ -1,0 +1,40 @@
+// What the two ends of the NNG transport share: start-up, log, errors, messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/limits.h"
+#include "runtime/base/status.h"
+
+struct nng_msg;
+
+namespace paceline {
+
+// NNG counts its request number as part of a message.
+inline constexpr size_t kNngMessageBytesMax = kMessageBytesMax + sizeof(uint32_t);
+
+// Starts the library with few threads and takes over its log. To be called before any other NNG
+// function, and not before a fork; repeats do nothing.
+void start_nng();
+
+// kInvalidArgument unless it starts with "tcp://" or "ipc://".
+Status check_address(const std::string& address);
+
+// What went wrong with `address`, as a Status with a fix where there is one.
+Status nng_failure(int error, const std::string& address);
+
+// A message with a copy of `bytes`, owned by the caller; nullptr if there is no memory.
+nng_msg* make_nng_msg(const Bytes& bytes);
+// Copies and frees.
+Bytes take_nng_msg(nng_msg* message);
+
+// NNG tells why a dial failed only to its log. Between watch and forget, the newest reason of that
+// socket is kept ("Connection refused"; empty at first).
+void watch_dial_failures(uint32_t socket_id);
+void forget_dial_failures(uint32_t socket_id);
+std::string last_dial_failure(uint32_t socket_id);
+
+}  // namespace paceline

@@ -1,0 +1,394 @@
+// Server's end over NNG: one REP socket, one context for each request that may be parked.
+//
+// NNG 1.10.1 lacks the fix of its issue #2208: an abort between an operation's begin and its
+// schedule is lost, and nng_aio_wait() may return before the callback ran. So operations are
+// started and aborted under one mutex, and an operation has ended when its callback says so, never
+// before.
+
+#include <nng/nng.h>
+#include <nng/protocol/reqrep0/rep.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/base/limits.h"
+#include "runtime/base/log.h"
+#include "runtime/net/nng_library.h"
+#include "runtime/net/transport.h"
+
+namespace paceline {
+
+namespace {
+
+// Every session may have an exchange and a Ready parked; the rest serves heartbeats and newcomers.
+constexpr uint32_t kContextsSpare = 8;
+constexpr uint32_t kContextsMax = 2 * kWorkersMax + kContextsSpare;
+
+// Connections beyond one for each session: reconnects before the old one is seen to be gone.
+constexpr size_t kConnectionsSpare = 64;
+
+// Requests received but not yet taken by the owner. Each may have kMessageBytesMax; beyond it the
+// senders wait in their TCP windows.
+constexpr size_t kUntakenMax = 64;
+
+// A reply waits so long for a slow or stuck connection. The worker has given up long before.
+constexpr nng_duration kReplyTimeoutMs = 5 * 60 * 1000;
+
+constexpr TimeUs kReapIntervalUs = from_ms(250);
+
+class RepSocket;
+
+// One context: idle, waiting for a request, holding one that is not answered yet, or replying.
+struct Context {
+  enum class Phase { kIdle, kReceiving, kHolding, kReplying };
+  RepSocket* socket = nullptr;
+  nng_ctx ctx = NNG_CTX_INITIALIZER;
+  nng_aio* aio = nullptr;
+  Phase phase = Phase::kIdle;
+};
+
+// Who is connected. Fed by NNG's pipe callbacks, which hold NNG's locks: nothing of NNG is called
+// while the mutex is held.
+class Peers {
+ public:
+  Peers(size_t connections_max, TimeUs silence_max_us)
+      : connections_max_(connections_max), silence_max_us_(silence_max_us) {}
+
+  // False: there are too many, close it.
+  bool add(uint32_t pipe_id) {
+    const std::lock_guard lock(mutex_);
+    peers_[pipe_id] = {.heard_at = monotonic_now_us(), .address = {}};
+    return peers_.size() <= connections_max_;
+  }
+
+  void remove(uint32_t pipe_id) {
+    const std::lock_guard lock(mutex_);
+    peers_.erase(pipe_id);
+  }
+
+  // A request came. Returns the address that is known of this connection, empty if none.
+  std::string heard(uint32_t pipe_id) {
+    const std::lock_guard lock(mutex_);
+    const auto peer = peers_.find(pipe_id);
+    if (peer == peers_.end()) return {};
+    peer->second.heard_at = monotonic_now_us();
+    return peer->second.address;
+  }
+
+  void set_address(uint32_t pipe_id, const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    if (const auto peer = peers_.find(pipe_id); peer != peers_.end())
+      peer->second.address = address;
+  }
+
+  // Those that have been silent for too long.
+  std::vector<uint32_t> silent(TimeUs now) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<uint32_t> found;
+    for (const auto& [pipe_id, peer] : peers_)
+      if (now - peer.heard_at > silence_max_us_) found.push_back(pipe_id);
+    return found;
+  }
+
+ private:
+  struct Peer {
+    TimeUs heard_at = 0;
+    std::string address;
+  };
+  const size_t connections_max_;
+  const TimeUs silence_max_us_;
+  mutable std::mutex mutex_;
+  std::map<uint32_t, Peer> peers_;
+};
+
+std::string remote_address(nng_pipe pipe) {
+  nng_sockaddr remote;
+  char text[NNG_MAXADDRSTRLEN];
+  if (nng_pipe_get_addr(pipe, NNG_OPT_REMADDR, &remote) != 0) return "unknown";
+  if (remote.s_family == NNG_AF_IPC) return "ipc://";
+  return std::string("tcp://") + nng_str_sockaddr(&remote, text, sizeof text);
+}
+
+// The socket and its contexts. Shared by the listener and by the responders that were given out,
+// which may live longer; after close() everything does nothing.
+class RepSocket : public std::enable_shared_from_this<RepSocket> {
+ public:
+  explicit RepSocket(const ListenOptions& options)
+      : peers_(options.sessions_max + kConnectionsSpare, from_ms(options.silence_timeout_ms)),
+        contexts_(std::min(2 * std::min(options.sessions_max, kWorkersMax) + kContextsSpare,
+                           kContextsMax)) {}
+  ~RepSocket() { close(); }
+  RepSocket(const RepSocket&) = delete;
+  RepSocket& operator=(const RepSocket&) = delete;
+
+  Status open(const ListenOptions& options);
+  void close();
+
+  bool receive(Request* request, TimeUs deadline);
+  void wake();
+  const std::string& address() const { return address_; }
+
+  // Ends what a responder holds: with a reply, or without one (nullptr).
+  void settle(Context& context, nng_msg* reply);
+
+ private:
+  int open_socket(const ListenOptions& options);
+  static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void* self);
+  static void on_aio(void* context);
+  void complete(Context& context);
+  void keep_one_receiving();
+  void close_silent_connections(TimeUs now);
+  Request make_request(Context& context, nng_msg* message);
+
+  Peers peers_;
+  std::string address_;
+  nng_socket socket_ = NNG_SOCKET_INITIALIZER;
+  bool opened_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // a request, a wake or, while closing, an operation's end
+  std::vector<Context> contexts_;
+  std::vector<Context*> idle_;
+  std::deque<std::pair<Context*, nng_msg*>> untaken_;
+  bool receiving_ = false;
+  size_t operation_count_ = 0;  // begun with NNG and not called back
+  bool woken_ = false;
+  bool closing_ = false;
+  TimeUs reap_at_ = 0;  // of the receiving thread
+};
+
+class NngResponder final : public Responder {
+ public:
+  NngResponder(std::shared_ptr<RepSocket> socket, Context* context)
+      : socket_(std::move(socket)), context_(context) {}
+  ~NngResponder() override {
+    if (context_) socket_->settle(*context_, nullptr);
+  }
+  NngResponder(const NngResponder&) = delete;
+  NngResponder& operator=(const NngResponder&) = delete;
+
+  void reply(Bytes message) override {
+    PACELINE_CHECK(context_);
+    PACELINE_CHECK(message.size() <= kMessageBytesMax);
+    socket_->settle(*std::exchange(context_, nullptr), make_nng_msg(message));
+  }
+
+ private:
+  std::shared_ptr<RepSocket> socket_;
+  Context* context_;
+};
+
+class NngListener final : public Listener {
+ public:
+  explicit NngListener(std::shared_ptr<RepSocket> socket) : socket_(std::move(socket)) {}
+  ~NngListener() override { socket_->close(); }
+  NngListener(const NngListener&) = delete;
+  NngListener& operator=(const NngListener&) = delete;
+
+  bool receive(Request* request, TimeUs deadline) override {
+    return socket_->receive(request, deadline);
+  }
+  void wake() override { socket_->wake(); }
+  std::string address() const override { return socket_->address(); }
+
+ private:
+  std::shared_ptr<RepSocket> socket_;
+};
+
+int RepSocket::open_socket(const ListenOptions& options) {
+  int error = nng_rep0_open(&socket_);
+  if (error != 0) return error;
+  opened_ = true;
+  // Limits belong on the socket, before there is a listener: it copies them into its connections.
+  if ((error = nng_socket_set_size(socket_, NNG_OPT_RECVMAXSZ, kNngMessageBytesMax)) != 0 ||
+      (error = nng_socket_set_int(socket_, NNG_OPT_MAXTTL, 1)) != 0 ||
+      (error = nng_pipe_notify(socket_, NNG_PIPE_EV_ADD_PRE, on_pipe, this)) != 0 ||
+      (error = nng_pipe_notify(socket_, NNG_PIPE_EV_REM_POST, on_pipe, this)) != 0)
+    return error;
+  for (Context& context : contexts_) {
+    context.socket = this;
+    if ((error = nng_ctx_open(&context.ctx, socket_)) != 0 ||
+        (error = nng_aio_alloc(&context.aio, on_aio, &context)) != 0)
+      return error;
+    idle_.push_back(&context);
+  }
+
+  nng_listener listener = NNG_LISTENER_INITIALIZER;
+  if ((error = nng_listener_create(&listener, socket_, options.address.c_str())) != 0) return error;
+  // Certificates go here, between create and start.
+  const bool tcp = options.address.starts_with("tcp://");
+  if (tcp && (error = nng_listener_set_bool(listener, NNG_OPT_TCP_KEEPALIVE, true)) != 0)
+    return error;
+  if ((error = nng_listener_start(listener, 0)) != 0) return error;
+
+  address_ = options.address;
+  int port = 0;
+  if (tcp && nng_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, &port) == 0)
+    address_ = options.address.substr(0, options.address.rfind(':') + 1) + std::to_string(port);
+  return 0;
+}
+
+Status RepSocket::open(const ListenOptions& options) {
+  if (const int error = open_socket(options); error != 0)
+    return nng_failure(error, options.address);
+  const std::lock_guard lock(mutex_);
+  keep_one_receiving();
+  return {};
+}
+
+void RepSocket::close() {
+  {
+    std::unique_lock lock(mutex_);
+    if (!opened_ || closing_) return;
+    closing_ = true;
+    for (const auto& [context, message] : untaken_) nng_msg_free(message);
+    untaken_.clear();
+    changed_.notify_all();
+    while (operation_count_ > 0) {
+      for (Context& context : contexts_)
+        if (context.phase == Context::Phase::kReceiving ||
+            context.phase == Context::Phase::kReplying)
+          nng_aio_abort(context.aio, NNG_ECANCELED);
+      changed_.wait_for(lock, std::chrono::seconds(1));
+    }
+  }
+  // All callbacks have run. The order is: aios stopped, socket closed, memory freed.
+  for (Context& context : contexts_) nng_aio_stop(context.aio);
+  nng_close(socket_);
+  for (Context& context : contexts_) nng_aio_free(context.aio);
+}
+
+void RepSocket::on_pipe(nng_pipe pipe, nng_pipe_ev event, void* self) {
+  Peers& peers = static_cast<RepSocket*>(self)->peers_;
+  if (event == NNG_PIPE_EV_REM_POST) {
+    peers.remove(static_cast<uint32_t>(nng_pipe_id(pipe)));
+  } else if (!peers.add(static_cast<uint32_t>(nng_pipe_id(pipe)))) {
+    log_debug("connection refused: too many");
+    nng_pipe_close(pipe);
+  }
+}
+
+void RepSocket::on_aio(void* context) {
+  auto& self = *static_cast<Context*>(context);
+  self.socket->complete(self);
+}
+
+void RepSocket::complete(Context& context) {
+  const std::lock_guard lock(mutex_);
+  const bool ok = nng_aio_result(context.aio) == 0;
+  nng_msg* message = nng_aio_get_msg(context.aio);
+  nng_aio_set_msg(context.aio, nullptr);
+  --operation_count_;
+  if (context.phase == Context::Phase::kReceiving) receiving_ = false;
+  if (context.phase == Context::Phase::kReceiving && ok && !closing_ &&
+      nng_msg_len(message) <= kMessageBytesMax) {
+    context.phase = Context::Phase::kHolding;
+    untaken_.emplace_back(&context, message);
+  } else {
+    // A failed reply comes back to us, a failed receive brought nothing.
+    if (message) nng_msg_free(message);
+    context.phase = Context::Phase::kIdle;
+    idle_.push_back(&context);
+  }
+  keep_one_receiving();
+  changed_.notify_all();
+}
+
+// One receiving context is enough: its callback puts the next in place before it returns.
+void RepSocket::keep_one_receiving() {
+  if (closing_ || receiving_ || idle_.empty() || untaken_.size() >= kUntakenMax) return;
+  Context& context = *idle_.back();
+  idle_.pop_back();
+  context.phase = Context::Phase::kReceiving;
+  receiving_ = true;
+  ++operation_count_;
+  // A context that receives again forgets the request that it had not answered.
+  nng_aio_set_timeout(context.aio, NNG_DURATION_INFINITE);
+  nng_ctx_recv(context.ctx, context.aio);
+}
+
+void RepSocket::settle(Context& context, nng_msg* reply) {
+  const std::lock_guard lock(mutex_);
+  if (closing_) {
+    if (reply) nng_msg_free(reply);
+    return;
+  }
+  PACELINE_CHECK(context.phase == Context::Phase::kHolding);
+  if (!reply) {
+    context.phase = Context::Phase::kIdle;
+    idle_.push_back(&context);
+    keep_one_receiving();
+    return;
+  }
+  context.phase = Context::Phase::kReplying;
+  ++operation_count_;
+  nng_aio_set_msg(context.aio, reply);
+  nng_aio_set_timeout(context.aio, kReplyTimeoutMs);
+  nng_ctx_send(context.ctx, context.aio);
+}
+
+bool RepSocket::receive(Request* request, TimeUs deadline) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const TimeUs now = monotonic_now_us();
+    if (now >= reap_at_) {
+      reap_at_ = now + kReapIntervalUs;
+      lock.unlock();
+      close_silent_connections(now);
+      lock.lock();
+    }
+    if (!untaken_.empty()) break;
+    if (std::exchange(woken_, false) || now >= deadline) return false;
+    changed_.wait_for(lock, std::chrono::microseconds(std::min(deadline, reap_at_) - now));
+  }
+  const auto [context, message] = untaken_.front();
+  untaken_.pop_front();
+  keep_one_receiving();
+  lock.unlock();
+  *request = make_request(*context, message);
+  return true;
+}
+
+void RepSocket::wake() {
+  const std::lock_guard lock(mutex_);
+  woken_ = true;
+  changed_.notify_all();
+}
+
+Request RepSocket::make_request(Context& context, nng_msg* message) {
+  const nng_pipe pipe = nng_msg_get_pipe(message);
+  const auto pipe_id = static_cast<uint32_t>(nng_pipe_id(pipe));
+  Request request;
+  request.peer_address = peers_.heard(pipe_id);
+  if (request.peer_address.empty()) {
+    request.peer_address = remote_address(pipe);
+    peers_.set_address(pipe_id, request.peer_address);
+  }
+  request.message = take_nng_msg(message);
+  request.responder = std::make_unique<NngResponder>(shared_from_this(), &context);
+  return request;
+}
+
+void RepSocket::close_silent_connections(TimeUs now) {
+  for (const uint32_t pipe_id : peers_.silent(now)) {
+    log_debug("connection closed: nothing heard for too long");
+    nng_pipe_close(nng_pipe{.id = pipe_id});
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> listen_nng(const ListenOptions& options) {
+  PACELINE_TRY(check_address(options.address));
+  start_nng();
+  auto socket = std::make_shared<RepSocket>(options);
+  PACELINE_TRY(socket->open(options));
+  return std::make_unique<NngListener>(std::move(socket));
+}
+
+}  // namespace paceline
