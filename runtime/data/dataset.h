@@ -43,7 +43,7 @@ class Dataset {
   // Column names and class names where the source has them (CSV header); else empty.
   std::vector<std::string> column_names;
   std::vector<std::string> class_names;
-  // What the reader left out, for the user: "skipped 114 rows without content".
+  // What the reader left out, for the user: "rows without content, skipped: 114".
   std::vector<std::string> notes;
 
   // x = value * scale + offset for every feature; default 1 and 0. Images: scale 1/255.

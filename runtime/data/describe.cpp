@@ -95,7 +95,7 @@ std::string describe(const Dataset& dataset) {
   if (!dataset.class_names.empty()) text += " Classes: " + name_list(dataset.class_names) + ".";
   if (range.constant_columns > 0)
     text += format_text(" %zu features never change.", range.constant_columns);
-  for (const std::string& note : dataset.notes) text += " Reading it " + note + ".";
+  for (const std::string& note : dataset.notes) text += " Note: " + note + ".";
   return text;
 }
 

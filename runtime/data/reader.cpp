@@ -15,8 +15,18 @@ struct Format {
   Result<Dataset> (*read)(Bytes content, const ReadOptions& options);
 };
 
+// A text that the CSV reader would only misunderstand.
+bool matches_arff(std::string_view file_name, ByteSpan) {
+  return file_name.ends_with(".arff") || file_name.ends_with(".arff.gz");
+}
+
+Result<Dataset> refuse_arff(Bytes, const ReadOptions&) {
+  return fail(Code::kUnsupported, "ARFF is not read; export it as CSV with a header");
+}
+
 constexpr Format kFormats[] = {
     {matches_idx, read_idx},
+    {matches_arff, refuse_arff},
     {matches_csv, read_csv},
 };
 

@@ -154,7 +154,7 @@ class TableReader {
     dataset.column_names = std::move(columns_.feature_names);
     dataset.class_names = std::move(classes.names);
     if (empty_row_count_ > 0)
-      dataset.notes.push_back(format_text("skipped %zu rows without content", empty_row_count_));
+      dataset.notes.push_back(format_text("rows without content, skipped: %zu", empty_row_count_));
     return dataset;
   }
 

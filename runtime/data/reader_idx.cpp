@@ -78,19 +78,28 @@ void to_host_order(size_t width, Bytes& values) {
   if (width == 8) reverse_elements<8>(values);
 }
 
-Status check_payload(std::span<const uint32_t> dimensions, ElementType type, size_t payload) {
-  const std::optional<uint64_t> expected = array_bytes(dimensions, element_bytes(type));
-  if (expected == payload) return Status();
+bool fits(std::span<const uint32_t> dimensions, ElementType type, size_t payload) {
+  return array_bytes(dimensions, element_bytes(type)) == payload;
+}
+
+Status check_dimensions(std::span<const uint32_t> dimensions, ElementType type, size_t payload) {
   std::vector<uint32_t> swapped(dimensions.begin(), dimensions.end());
   for (uint32_t& length : swapped) length = __builtin_bswap32(length);
-  if (array_bytes(swapped, element_bytes(type)) == payload)
+  if (!fits(dimensions, type, payload) && fits(swapped, type, payload))
     return fail(Code::kCorrupt, "the dimensions are little-endian; IDX has big-endian ones");
+
   const std::string text = dimensions_text(dimensions);
-  if (!expected) return fail(Code::kCorrupt, "dimensions %s do not fit any file", text.c_str());
+  // Without rows the product is 0 whatever a row's dimensions say, so a row is bounded by itself.
+  const auto row_bytes = array_bytes(dimensions.subspan(1), element_bytes(type));
+  if (!row_bytes || *row_bytes == 0 || *row_bytes > kRowBytesMax)
+    return fail(Code::kCorrupt, "dimensions %s: a row must have 1 to %llu bytes", text.c_str(),
+                static_cast<unsigned long long>(kRowBytesMax));
+  if (fits(dimensions, type, payload)) return Status();
+  const uint64_t expected = *row_bytes * dimensions[0];  // at most 2^30 x 2^32
   return fail(Code::kCorrupt,
               "%zu bytes of values, dimensions %s x %zu bytes need %llu: the file %s", payload,
-              text.c_str(), element_bytes(type), static_cast<unsigned long long>(*expected),
-              payload < *expected ? "is cut off" : "has bytes after its end");
+              text.c_str(), element_bytes(type), static_cast<unsigned long long>(expected),
+              payload < expected ? "is cut off" : "has bytes after its end");
 }
 
 Result<IdxArray> parse_idx(Bytes content) {
@@ -117,14 +126,7 @@ Result<IdxArray> parse_idx(Bytes content) {
   array.type = *type;
   for (size_t i = 0; i < dimension_count; ++i)
     array.dimensions.push_back(big_endian_u32(content.data() + kMagicBytes + i * sizeof(uint32_t)));
-  // Without rows the product is 0 whatever a row's dimensions say, so a row is bounded by itself.
-  const auto row_bytes =
-      array_bytes(std::span(array.dimensions).subspan(1), element_bytes(array.type));
-  if (!row_bytes || *row_bytes == 0 || *row_bytes > kRowBytesMax)
-    return fail(Code::kCorrupt, "dimensions %s: a row must have 1 to %llu bytes",
-                dimensions_text(array.dimensions).c_str(),
-                static_cast<unsigned long long>(kRowBytesMax));
-  PACELINE_TRY(check_payload(array.dimensions, array.type, content.size() - header_bytes));
+  PACELINE_TRY(check_dimensions(array.dimensions, array.type, content.size() - header_bytes));
   // In place: a second copy of the images would not fit beside the first on a small board.
   content.erase(content.begin(), content.begin() + static_cast<ptrdiff_t>(header_bytes));
   to_host_order(element_bytes(array.type), content);
