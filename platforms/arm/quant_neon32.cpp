@@ -1,0 +1,22 @@
+// The NEON kernels for 32-bit Arm: the one file that is built with -mfpu=neon.
+#include "platforms/arm/neon_kernels.h"
+
+namespace paceline {
+
+extern const KernelSet kernel_set_neon32;
+constinit const KernelSet kernel_set_neon32 = {
+    .name = "neon32",
+    .cpu_features = kCpuNeon,
+    .sums_in_range = sums_in_range,
+    .encode_q8 = encode_q8,
+    .encode_s1 = encode_s1,
+    .encode_s1r = encode_s1r,
+    .add_q8 = add_q8,
+    .add_s1 = add_s1,
+    .add_s1r = add_s1r,
+    .sum_q8 = sum_q8,
+    .sum_s1 = sum_s1,
+    .unrotate_add = unrotate_add,
+};
+
+}  // namespace paceline
