@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# ./dev bench footprint: what the static worker costs on each target. Prints, measured now: bytes of the stripped
+# program, that it asks for no shared library, the peak memory of `edge_worker version`, and what each archive
+# brings into it (from the linker's map). docs/dependencies.md quotes these figures.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Peak resident kilobytes of a command, its emulator included.
+peak_kb() {
+  python3 -c 'import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' "$@"
+}
+
+printf '%-6s %14s %-22s %-20s\n' target stripped_bytes linked peak_kB_version
+for target in amd64:release:strip: arm64:arm64:aarch64-linux-gnu-strip:qemu-aarch64 \
+  armhf:armhf:arm-linux-gnueabihf-strip:qemu-arm; do
+  IFS=: read -r cpu preset strip emulator <<<"$target"
+  program=build/$preset/runtime/worker/edge_worker
+  if [ ! -x "$program" ]; then
+    printf '%-6s not built: %s is missing\n' "$cpu" "$program"
+    continue
+  fi
+  "$strip" -o "$scratch/$cpu" "$program"
+  # A program that needs shared libraries or a loader says so in these two tables.
+  linked=static
+  if readelf -ld "$scratch/$cpu" | grep -qE 'INTERP|NEEDED'; then linked='DYNAMIC'; fi
+  if [ -z "$emulator" ] && ldd "$scratch/$cpu" >/dev/null 2>&1; then linked='DYNAMIC'; fi
+  printf '%-6s %14d %-22s %d%s\n' "$cpu" "$(stat -c %s "$scratch/$cpu")" "$linked" \
+    "$(peak_kb ${emulator:+"$emulator"} "$scratch/$cpu" version)" "${emulator:+ (with $emulator)}"
+done
+
+map=build/release/edge_worker.map
+[ -f "$map" ] || exit 0
+printf '\nbytes of code and constants by origin (amd64, before stripping)\n'
+awk '
+  # A section contribution: " .text  0xADDRESS  0xSIZE  FILE", the name sometimes on a line of its own.
+  /^ \.(text|rodata|data|bss|eh_frame)[^ ]*$/ { wanted = 1; next }
+  { size = ""; }
+  /^ \.(text|rodata|data|eh_frame)/ && NF >= 4 { size = $3; file = $4 }
+  wanted && $1 ~ /^0x/ && NF >= 3 { size = $2; file = $3 }
+  { wanted = 0 }
+  size ~ /^0x/ {
+    name = file
+    if (match(name, /[^\/]*\.a\(/)) name = substr(name, RSTART, RLENGTH - 1)
+    else if (name ~ /crt|\.o$/) name = (name ~ /CMakeFiles/) ? "edge_worker" : "start files"
+    sum[name] += hex(size)
+  }
+  function hex(text,    i, value) {
+    value = 0; text = tolower(substr(text, 3))
+    for (i = 1; i <= length(text); ++i) value = value * 16 + index("0123456789abcdef", substr(text, i, 1)) - 1
+    return value
+  }
+  END { for (name in sum) if (sum[name] > 0) printf "%9d %s\n", sum[name], name }' "$map" | sort -rn
