@@ -25,11 +25,15 @@ Offset<wire::Directive> add(Builder& builder, const Directive& m) {
                                m.elastic, m.evaluate, m.finish, builder.CreateString(m.reason));
 }
 
+// Strings are written one statement each: the order of arguments is the compiler's choice, and
+// bytes must not be.
 Offset<wire::Hello> add(Builder& builder, const Hello& m) {
-  return wire::CreateHello(builder, builder.CreateString(m.name), m.incarnation, m.protocol_min,
-                           m.protocol_max, builder.CreateString(m.build), m.generation,
-                           m.publication, m.published_checksum, m.last_settled, m.pending_sequence,
-                           m.training_rows, m.held_out_rows, m.feature_count, m.class_count);
+  const auto name = builder.CreateString(m.name);
+  const auto build = builder.CreateString(m.build);
+  return wire::CreateHello(builder, name, m.incarnation, m.protocol_min, m.protocol_max, build,
+                           m.generation, m.publication, m.published_checksum, m.last_settled,
+                           m.pending_sequence, m.training_rows, m.held_out_rows, m.feature_count,
+                           m.class_count);
 }
 
 Offset<wire::Welcome> add(Builder& builder, const Welcome& m) {
