@@ -2,6 +2,7 @@
 // [filters][channels][kernel][kernel].
 #include <algorithm>
 
+#include "runtime/train/gemm_layers.h"
 #include "runtime/train/layer.h"
 #include "runtime/train/loops.h"
 
@@ -139,7 +140,10 @@ const LayerType& conv2d_layer() {
                                      .infer = infer,
                                      .append_tensors = append_tensors,
                                      .forward = forward,
-                                     .backward = backward};
+                                     .backward = backward,
+                                     .scratch_floats = conv2d_scratch_floats,
+                                     .gemm_forward = conv2d_gemm_forward,
+                                     .gemm_backward = conv2d_gemm_backward};
   return type;
 }
 

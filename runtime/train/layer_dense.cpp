@@ -1,6 +1,7 @@
 // y = W x + b, with W [units][features].
 #include <algorithm>
 
+#include "runtime/train/gemm_layers.h"
 #include "runtime/train/layer.h"
 #include "runtime/train/loops.h"
 
@@ -62,7 +63,10 @@ const LayerType& dense_layer() {
                                      .infer = infer,
                                      .append_tensors = append_tensors,
                                      .forward = forward,
-                                     .backward = backward};
+                                     .backward = backward,
+                                     .scratch_floats = dense_scratch_floats,
+                                     .gemm_forward = dense_gemm_forward,
+                                     .gemm_backward = dense_gemm_backward};
   return type;
 }
 

@@ -1,0 +1,275 @@
+// Every backend of this machine against the reference.
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+
+#include "runtime/base/log.h"
+#include "runtime/train/gemm.h"
+#include "tests/runtime/train/nets.h"
+#include "tests/support/seed.h"
+
+namespace paceline {
+namespace {
+
+// Of a tensor's largest gradient. A gradient is a sum of at most some thousand float products in
+// another order, with one rounding less where the CPU fuses.
+constexpr double kTolerance = 3e-5;
+
+std::string number(std::string_view key, uint64_t value) {
+  return std::string(key) + " = " + std::to_string(value) + "\n";
+}
+
+std::string random_mlp(Random& random) {
+  std::string text = "[model]\n" + std::string("input = [") + std::to_string(1 + random.below(90)) +
+                     "]\nclasses = 3\n";
+  for (uint64_t layer = random.below(3); layer > 0; --layer)
+    text += "[[layer]]\ntype = 'dense'\n" + number("units", 1 + random.below(70)) +
+            "[[layer]]\ntype = 'relu'\n";
+  return text + "[[layer]]\ntype = 'dense'\nunits = 3\n";
+}
+
+std::string random_cnn(Random& random) {
+  const auto size = [&random] { return std::to_string(7 + random.below(9)); };
+  std::string text = "[model]\ninput = [" + std::to_string(1 + random.below(4)) + ", " + size() +
+                     ", " + size() + "]\nclasses = 5\n";
+  for (int layer = 0; layer < 2; ++layer) {
+    const uint64_t kernel = 1 + random.below(3);
+    text += "[[layer]]\ntype = 'conv2d'\n" + number("filters", 1 + random.below(37)) +
+            number("kernel", kernel) + number("stride", 1 + random.below(2)) +
+            number("padding", random.below(kernel)) + "[[layer]]\ntype = 'relu'\n";
+  }
+  if (random.below(2)) text += "[[layer]]\ntype = 'maxpool2d'\nkernel = 2\n";
+  return text + "[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 5\n";
+}
+
+void check_against_reference(const std::string& toml, const std::vector<size_t>& batches,
+                             Random& random) {
+  const ModelSpec spec = test::model_of(toml);
+  std::vector<float> parameters(spec.layout.element_count());
+  init_parameters(spec, random.next(), parameters);
+  for (const TensorSpec& tensor : spec.layout.tensors())
+    if (tensor.tensor_class == TensorClass::kBias)
+      for (uint64_t i = 0; i < tensor.count; ++i)
+        parameters[tensor.offset + i] = random.symmetric();
+  std::vector<float> expected(parameters.size()), gradient(parameters.size());
+  for (const std::string& backend : backends()) {
+    auto reference = make_trainer(spec, 40, "reference");
+    auto trainer = make_trainer(spec, 40, backend);
+    REQUIRE(trainer.has_value());
+    REQUIRE((*trainer)->backend_name() == backend);
+    for (size_t rows : batches) {
+      INFO(toml, "backend ", backend, ", batch ", rows);
+      const test::Batch batch = test::random_batch(spec, rows, random);
+      std::fill(gradient.begin(), gradient.end(), NAN);
+      const auto wanted =
+          (*reference)->gradient(parameters, batch.features, batch.labels, expected);
+      const auto loss = (*trainer)->gradient(parameters, batch.features, batch.labels, gradient);
+      REQUIRE(loss.has_value());
+      REQUIRE(std::abs(*loss - *wanted) <= 1e-5f * (1.0f + *wanted));
+      for (const TensorSpec& tensor : spec.layout.tensors()) {
+        double largest = 0.0, worst = 0.0;
+        for (uint64_t i = tensor.offset; i < tensor.offset + tensor.count; ++i) {
+          largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+          const double off =
+              std::abs(static_cast<double>(gradient[i]) - static_cast<double>(expected[i]));
+          worst = off <= worst ? worst : off;
+        }
+        INFO(tensor.name);
+        REQUIRE(worst <= kTolerance * (largest + 1e-3));
+      }
+      for (const TensorSpec& tensor : spec.layout.tensors())
+        for (uint64_t i = tensor.offset + tensor.count; i % kBlockElements != 0; ++i)
+          REQUIRE(gradient[i] == 0.0f);
+    }
+  }
+}
+
+void wrong_kernel(size_t rows, size_t columns, size_t, const float*, size_t, const float*, float* c,
+                  size_t c_stride_bytes, size_t, const void*) {
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t column = 0; column < columns; ++column)
+      c[row * c_stride_bytes / sizeof(float) + column] = 1.0f;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("train/backend");
+
+TEST_CASE("backends: best first, reference last, and auto takes the first") {
+  const std::vector<std::string> names = backends();
+  for (const std::string& name : names) std::printf("backend %s\n", name.c_str());
+  CHECK(names.size() >= 2);
+  CHECK(names.back() == "reference");
+  CHECK(std::find(names.begin(), names.end(), "own") != names.end());
+  const ModelSpec spec = test::model_of(test::kSmallMlp);
+  CHECK((*make_trainer(spec, 4, "auto"))->backend_name() == names.front());
+}
+
+TEST_CASE("backends: every set of this build that the CPU has is usable") {
+  size_t expected = 0;
+  for (const std::span<const GemmKernels> sets : {xnnpack_gemm_kernels(), own_gemm_kernels()})
+    for (const GemmKernels& kernels : sets) expected += kernels.cpu_can() ? 1 : 0;
+  CHECK(usable_gemm_kernels().size() == expected);
+}
+
+TEST_CASE("make_trainer: an unknown backend or an impossible batch is an error") {
+  const ModelSpec spec = test::model_of(test::kSmallMlp);
+  const auto unknown = make_trainer(spec, 4, "refrence");
+  REQUIRE(!unknown.has_value());
+  CHECK(unknown.error().code() == Code::kUnsupported);
+  CHECK(unknown.error().message().find("did you mean 'reference'?") != std::string::npos);
+  CHECK(make_trainer(spec, 0, "auto").error().code() == Code::kInvalidArgument);
+  const ModelSpec wide = test::model_of(
+      "[model]\ninput = [100000]\nclasses = 2\n[[layer]]\ntype = 'relu'\n[[layer]]\ntype = "
+      "'dense'\nunits = 2\n");
+  const auto large = make_trainer(wide, 65536, "auto");
+  REQUIRE(!large.has_value());
+  CHECK(large.error().code() == Code::kResourceExhausted);
+}
+
+TEST_CASE("gradient: fully connected nets of odd sizes agree with the reference, batch 1 to 33") {
+  Random random(test::seed(), 1);
+  std::vector<size_t> batches;
+  for (size_t rows = 1; rows <= 33; ++rows) batches.push_back(rows);
+  for (int net = 0; net < 8; ++net) check_against_reference(random_mlp(random), batches, random);
+}
+
+TEST_CASE("gradient: convolutions of odd sizes agree with the reference") {
+  Random random(test::seed(), 2);
+  for (int net = 0; net < 12; ++net)
+    check_against_reference(random_cnn(random), {1, 2, 5, 16, 33}, random);
+}
+
+TEST_CASE("gradient: two calls give the same bytes, whatever ran between") {
+  const ModelSpec spec = test::model_of(test::kSmallCnn);
+  Random random(test::seed(), 3);
+  std::vector<float> parameters(spec.layout.element_count());
+  init_parameters(spec, 1, parameters);
+  std::vector<float> first(parameters.size()), second(parameters.size());
+  const test::Batch batch = test::random_batch(spec, 9, random);
+  const test::Batch other = test::random_batch(spec, 12, random);
+  for (const std::string& backend : backends()) {
+    auto trainer = make_trainer(spec, 12, backend);
+    (void)(*trainer)->gradient(parameters, batch.features, batch.labels, first);
+    (void)(*trainer)->gradient(parameters, other.features, other.labels, second);
+    (void)(*trainer)->gradient(parameters, batch.features, batch.labels, second);
+    CHECK(first == second);
+  }
+}
+
+TEST_CASE("gradient: a diverged model shows as a loss that is not finite, on every backend") {
+  const ModelSpec spec = test::model_of(test::kSmallCnn);
+  Random random(test::seed(), 4);
+  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size());
+  const test::Batch batch = test::random_batch(spec, 9, random);
+  for (const std::string& backend : backends())
+    for (const float poison :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      init_parameters(spec, 1, parameters);
+      parameters[spec.layout.tensors()[4].offset] = poison;
+      auto trainer = make_trainer(spec, 12, backend);
+      const auto loss = (*trainer)->gradient(parameters, batch.features, batch.labels, gradient);
+      REQUIRE(loss.has_value());
+      INFO(backend);
+      CHECK(!std::isfinite(*loss));
+    }
+}
+
+TEST_CASE("verify_gemm_kernels: a kernel that computes something else is refused by name") {
+  const GemmShape shapes[] = {{4, 8, wrong_kernel, wrong_kernel}};
+  const Status status = verify_gemm_kernels({"wrong", [] { return true; }, shapes});
+  CHECK(status.code() == Code::kUnsupported);
+  CHECK(status.message() == "kernel 4x8 gives a wrong product for 1 x 1 x 1");
+}
+
+TEST_CASE("kernels: nothing beyond A, the panel and C is read or written") {
+  // Each operand ends where a page that may not be touched begins.
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto fenced = [page](size_t bytes) {
+    const size_t whole = (bytes + page - 1) / page * page;
+    void* map =
+        mmap(nullptr, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(map != MAP_FAILED);
+    REQUIRE(mprotect(static_cast<std::byte*>(map) + whole, page, PROT_NONE) == 0);
+    return reinterpret_cast<float*>(static_cast<std::byte*>(map) + whole - bytes);
+  };
+  const float no_clamp[2] = {-INFINITY, INFINITY};
+  for (const GemmKernels* kernels : usable_gemm_kernels())
+    for (const GemmShape& shape : kernels->shapes)
+      for (size_t depth : {1, 2, 3, 5, 7})
+        for (size_t columns : {size_t{1}, size_t{3}, size_t{shape.nr}}) {
+          float* a = fenced(shape.mr * depth * sizeof(float));
+          float* panel = fenced(panel_floats(shape.nr, depth) * sizeof(float));
+          float* c = fenced(shape.mr * columns * sizeof(float));
+          shape.block(shape.mr, columns, depth * sizeof(float), a, depth * sizeof(float), panel, c,
+                      columns * sizeof(float), shape.nr * sizeof(float), no_clamp);
+          shape.row(1, columns, depth * sizeof(float), a + (shape.mr - 1) * depth,
+                    depth * sizeof(float), panel, c + (shape.mr - 1) * columns,
+                    columns * sizeof(float), shape.nr * sizeof(float), no_clamp);
+        }
+}
+
+TEST_CASE("evaluate: counts agree with the outputs, ties go to the lowest class, calls add up") {
+  const ModelSpec spec = test::model_of(
+      "[model]\ninput = [1]\nclasses = 3\n[[layer]]\ntype = "
+      "'dense'\nunits = 3\n");
+  std::vector<float> parameters(spec.layout.element_count(), 0.0f);
+  const std::vector<float> features = {1.0f, 1.0f, 1.0f};
+  const std::vector<int32_t> labels = {0, 1, 2};
+  for (const std::string& backend : backends()) {
+    auto trainer = make_trainer(spec, 3, backend);
+    EvaluationCounts counts;
+    REQUIRE((*trainer)->evaluate(parameters, features, labels, &counts).ok());
+    CHECK(counts.rows == 3);
+    CHECK(counts.correct == 1);
+    CHECK(counts.loss_fixed16 == 3 * 71999);  // round(ln 3 * 65536)
+    REQUIRE((*trainer)->evaluate(parameters, features, labels, &counts).ok());
+    CHECK(counts.rows == 6);
+    CHECK(counts.loss_fixed16 == 6 * 71999);
+  }
+}
+
+TEST_CASE("evaluate: a row's loss is clamped, NaN included") {
+  const ModelSpec spec = test::model_of(
+      "[model]\ninput = [1]\nclasses = 2\n[[layer]]\ntype = "
+      "'dense'\nunits = 2\n");
+  std::vector<float> parameters(spec.layout.element_count(), 0.0f);
+  auto trainer = make_trainer(spec, 1, "reference");
+  for (const float feature : {1e4f, std::numeric_limits<float>::quiet_NaN()}) {
+    parameters[0] = 1.0f;
+    EvaluationCounts counts;
+    REQUIRE((*trainer)->evaluate(parameters, {{feature}}, {{1}}, &counts).ok());
+    CHECK(counts.loss_fixed16 == 64 * 65536 - 1);
+  }
+}
+
+TEST_CASE("gradient and evaluate: labels and sizes are checked before anything is computed") {
+  const ModelSpec spec = test::model_of(test::kSmallMlp);
+  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size(), 5.0f);
+  auto trainer = make_trainer(spec, 2, "auto");
+  const std::vector<float> features(26);
+  EvaluationCounts counts;
+  const auto refused = [&](std::vector<int32_t> labels, size_t feature_floats) {
+    const std::span<const float> given(features.data(), feature_floats);
+    const Status status = (*trainer)->evaluate(parameters, given, labels, &counts);
+    const auto loss = (*trainer)->gradient(parameters, given, labels, gradient);
+    CHECK(status.code() == Code::kInvalidArgument);
+    return !loss.has_value() && loss.error().message() == status.message() ? status.message() : "";
+  };
+  CHECK(refused({0, 3}, 26) == "row 1 of the batch: label 3, must be 0 to 2");
+  CHECK(refused({-1, 0}, 26) == "row 0 of the batch: label -1, must be 0 to 2");
+  CHECK(refused({}, 0) == "a batch of 0 rows, must have 1 to 2");
+  CHECK(refused({0, 0}, 25) == "2 labels need 2 x 13 features, got 25");
+  CHECK(counts.rows == 0);
+  CHECK(gradient[0] == 5.0f);
+}
+
+TEST_SUITE_END();
+
+}  // namespace paceline
