@@ -51,7 +51,8 @@ class Random {
   // Fisher-Yates.
   template <class T>
   constexpr void shuffle(std::span<T> items) {
-    for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
+    for (size_t i = items.size(); i > 1; --i)
+      std::swap(items[i - 1], items[static_cast<size_t>(below(i))]);
   }
 
  private:
