@@ -11,7 +11,7 @@ constexpr size_t kNamesShownMax = 12;
 
 std::string with_commas(size_t number) {
   std::string text = std::to_string(number);
-  for (size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+  for (size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, 1, ',');
   return text;
 }
 

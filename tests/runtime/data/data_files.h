@@ -12,6 +12,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
+#include "runtime/base/random.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/reader.h"
 
@@ -24,6 +25,11 @@ inline Bytes bytes_of(std::string_view text) {
 
 inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
+}
+
+// Uniform below `bound`, as a size.
+inline size_t pick(Random& random, size_t bound) {
+  return static_cast<size_t>(random.below(bound));
 }
 
 // One gzip member.

@@ -110,7 +110,7 @@ TEST_SUITE("data/shard") {
     constexpr double kWorkers = 4;
     for (const double alpha : {0.2, 1.0, 5.0}) {
       double sum = 0, squares = 0;
-      constexpr int kDraws = 3000;
+      constexpr int kDraws = 1500;
       for (int draw = 0; draw < kDraws; ++draw) {
         const ShardOptions options{1, 4, alpha, test::seed() + static_cast<uint64_t>(draw)};
         const double share = static_cast<double>(shard_rows(labels, 1, options)->size()) / 1000;
@@ -119,9 +119,9 @@ TEST_SUITE("data/shard") {
       }
       CAPTURE(alpha);
       const double variance = (kWorkers - 1) / (kWorkers * kWorkers * (kWorkers * alpha + 1));
-      // Five standard errors of the mean; the variance within 15 %.
+      // Five standard errors of the mean; the variance within 20 %.
       CHECK(std::abs(sum / kDraws - 1 / kWorkers) < 5 * std::sqrt(variance / kDraws));
-      CHECK(std::abs(squares / kDraws / variance - 1) < 0.15);
+      CHECK(std::abs(squares / kDraws / variance - 1) < 0.2);
     }
   }
 
@@ -195,7 +195,7 @@ TEST_SUITE("data/shard") {
 TEST_SUITE("data/portable_math") {
   TEST_CASE("log and exp: within a few units in the last place of the C library") {
     Random random(test::seed(), 9);
-    for (int i = 0; i < 20'000; ++i) {
+    for (int i = 0; i < 5000; ++i) {
       const double x = portable::exp(1400 * random.unit() - 700);
       CHECK(std::abs(portable::log(x) - std::log(x)) <= 1e-15 * std::abs(std::log(x)) + 1e-16);
       const double y = 1400 * random.unit() - 700;
