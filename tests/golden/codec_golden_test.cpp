@@ -74,7 +74,7 @@ TEST_CASE("golden: every kernel set writes the bytes of the independent program"
     std::printf("golden vectors on %s\n", set->name);
     for (const std::string name : kCases)
       for (const std::string codec : {"q8", "s1", "s1r"}) {
-        CAPTURE(set->name);
+        CAPTURE(std::string(set->name));
         CAPTURE(name);
         CAPTURE(codec);
         const Encoded got = encode(*set, codec, name);
