@@ -19,7 +19,7 @@ struct LoopbackFaults {
   double request_loss = 0;    // probabilities, 0 to 1
   double reply_loss = 0;
   double duplication = 0;     // of requests: the copy arrives after another delay
-  LinkLimit link;             // of each channel
+  LinkLimit link = {};        // of each channel
 };
 
 class LoopbackNetwork {

@@ -1,8 +1,12 @@
 // Worker's end over NNG: one REQ socket on one connection, one context for each lane.
 //
-// A lane has one aio, which takes a request through its phases one after another: held back by the
-// emulated link, being sent, awaiting the reply, the reply held back. Operations are started and
-// aborted under one mutex and end in their callback (see transport_nng_listen.cpp for why).
+// A lane takes a request through its phases one after another: held back by the emulated link,
+// being sent, awaiting the reply, the reply held back. One operation runs at a time. Operations are
+// begun and aborted under one mutex and end in their callback (see transport_nng_listen.cpp for
+// why).
+//
+// Time-outs are kept here and not by NNG: its expiry of an operation that has just ended may hit
+// the next one of the same aio.
 
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
@@ -36,9 +40,12 @@ constexpr nng_duration kRedialMaxLocalMs = 1000;
 // So many time-outs in a row, in a connection that brings nothing: it may be half open.
 constexpr uint32_t kTimeoutsSuspicious = 3;
 
+// A long rest is taken in several: NNG counts milliseconds in 32 bits.
+constexpr TimeUs kRestMaxMs = 60'000;
+
 struct Outgoing {
   uint64_t request = 0;
-  TimeUs timeout_us = 0;
+  TimeUs sent_at = 0;
   TimeUs deadline = 0;
   size_t bytes = 0;
   nng_msg* message = nullptr;
@@ -47,14 +54,17 @@ struct Outgoing {
 class NngChannel;
 
 struct Conversation {
-  enum class Phase { kIdle, kHoldingUp, kSending, kAwaiting, kHoldingDown };
+  // Dropping: nobody waits for the operation that still runs.
+  enum class Phase { kIdle, kHoldingUp, kSending, kAwaiting, kHoldingDown, kDropping };
   NngChannel* channel = nullptr;
   Lane lane = Lane::kExchange;
   nng_ctx ctx = NNG_CTX_INITIALIZER;
   nng_aio* aio = nullptr;
+  nng_aio* timer = nullptr;
+  nng_aio* running = nullptr;  // one of the two, unless idle
   Phase phase = Phase::kIdle;
   Outgoing current;
-  std::optional<Outgoing> next;  // replaces `current` as soon as its operation has ended
+  std::optional<Outgoing> next;  // begins as soon as what is dropped has ended
   TimeUs held_until = 0;
   nng_msg* held_reply = nullptr;
 };
@@ -94,12 +104,15 @@ class NngChannel final : public Channel {
   void sent(Conversation& c, int error);
   void answered(Conversation& c, int error, nng_msg* message);
   bool hold(Conversation& c, Phase phase, TimeUs until);
-  void start(Conversation& c, Phase phase, TimeUs wait_us);
+  void start(Conversation& c, Phase phase, nng_aio* aio);
+  void drop(Conversation& c);
+  TimeUs end_overdue(TimeUs now);
   void finish(Conversation& c, Status status, Bytes message = {});
-  void finish_timeout(Conversation& c);
+  void report(Lane lane, uint64_t request, Status status, Bytes message);
+  void report_timeout(Lane lane, const Outgoing& outgoing);
   TimeUs pass(TokenBucket& bucket, const Conversation& c, size_t bytes) const;
   void forget(Conversation& c);
-  bool is_dead() const;
+  bool is_dead(TimeUs now) const;
   void close_connection();
 
   const DialOptions options_;
@@ -151,8 +164,11 @@ int NngChannel::open() {
     c.channel = this;
     c.lane = static_cast<Lane>(lane);
     if ((error = nng_ctx_open(&c.ctx, socket_)) != 0 ||
-        (error = nng_aio_alloc(&c.aio, on_aio, &c)) != 0)
+        (error = nng_aio_alloc(&c.aio, on_aio, &c)) != 0 ||
+        (error = nng_aio_alloc(&c.timer, on_aio, &c)) != 0)
       return error;
+    nng_aio_set_timeout(c.aio, NNG_DURATION_INFINITE);
+    nng_aio_set_timeout(c.timer, NNG_DURATION_INFINITE);
   }
 
   nng_dialer dialer = NNG_DIALER_INITIALIZER;
@@ -171,16 +187,20 @@ NngChannel::~NngChannel() {
     closing_ = true;
     while (operation_count_ > 0) {
       for (Conversation& c : conversations_)
-        if (c.phase != Phase::kIdle) nng_aio_abort(c.aio, NNG_ECANCELED);
+        if (c.running) drop(c);
       changed_.wait_for(lock, std::chrono::seconds(1));
     }
   }
   // All callbacks have run. The order is: aios stopped, socket closed, memory freed.
-  for (Conversation& c : conversations_) nng_aio_stop(c.aio);
+  for (Conversation& c : conversations_) {
+    nng_aio_stop(c.aio);
+    nng_aio_stop(c.timer);
+  }
   forget_dial_failures(static_cast<uint32_t>(nng_socket_id(socket_)));
   nng_close(socket_);
   for (Conversation& c : conversations_) {
     nng_aio_free(c.aio);
+    nng_aio_free(c.timer);
     forget(c);
     if (c.next) nng_msg_free(c.next->message);
   }
@@ -190,32 +210,43 @@ uint64_t NngChannel::send(Lane lane, Bytes message, TimeUs timeout_us) {
   PACELINE_CHECK(message.size() <= kMessageBytesMax);
   nng_msg* copy = make_nng_msg(message);
   PACELINE_CHECK(copy);
+  const TimeUs now = monotonic_now_us();
   const std::lock_guard lock(mutex_);
   Conversation& c = conversations_[static_cast<size_t>(lane)];
   std::erase_if(replies_, [lane](const Reply& reply) { return reply.lane == lane; });
   if (c.next) nng_msg_free(c.next->message);
   const uint64_t request = ++request_count_;
   c.next = Outgoing{.request = request,
-                    .timeout_us = timeout_us,
-                    .deadline = monotonic_now_us() + timeout_us,
+                    .sent_at = now,
+                    .deadline = timeout_us < kNever - now ? now + timeout_us : kNever,
                     .bytes = message.size(),
                     .message = copy};
   if (c.phase == Phase::kIdle)
     begin_next(c);
   else
-    nng_aio_abort(c.aio, NNG_ECANCELED);
+    drop(c);
+  changed_.notify_all();  // the earliest deadline may be another
   return request;
 }
 
 bool NngChannel::receive(Reply* reply, TimeUs deadline) {
   std::unique_lock lock(mutex_);
-  while (replies_.empty()) {
+  for (;;) {
     const TimeUs now = monotonic_now_us();
+    const TimeUs next_timeout = end_overdue(now);
+    if (is_dead(now)) {
+      timeouts_running_ = 0;
+      lock.unlock();
+      close_connection();
+      lock.lock();
+    }
+    if (!replies_.empty()) break;
     if (std::exchange(woken_, false) || now >= deadline) return false;
-    if (deadline == kNever)
+    const TimeUs until = std::min(deadline, next_timeout);
+    if (until == kNever)
       changed_.wait(lock);
     else
-      changed_.wait_for(lock, std::chrono::microseconds(deadline - now));
+      changed_.wait_for(lock, std::chrono::microseconds(until - now));
   }
   *reply = std::move(replies_.front());
   replies_.pop_front();
@@ -274,47 +305,43 @@ void NngChannel::on_aio(void* conversation) {
 }
 
 void NngChannel::complete(Conversation& c) {
-  bool dead = false;
-  {
-    const std::lock_guard lock(mutex_);
-    const int error = nng_aio_result(c.aio);
-    nng_msg* message = nng_aio_get_msg(c.aio);
-    nng_aio_set_msg(c.aio, nullptr);
-    --operation_count_;
-    advance(c, error, message);
-    dead = is_dead();
-    if (dead) timeouts_running_ = 0;
-    changed_.notify_all();
-  }
-  if (dead) close_connection();
+  const std::lock_guard lock(mutex_);
+  nng_aio* ended = std::exchange(c.running, nullptr);
+  const int error = nng_aio_result(ended);
+  nng_msg* message = nng_aio_get_msg(ended);
+  nng_aio_set_msg(ended, nullptr);
+  --operation_count_;
+  advance(c, error, message);
+  changed_.notify_all();
 }
 
 // One operation of `c` has ended, with `error` or perhaps with a message.
 void NngChannel::advance(Conversation& c, int error, nng_msg* message) {
-  if (closing_ || c.next) {
-    // Dropped or replaced. A send that failed gives its message back.
-    if (message) nng_msg_free(message);
-    forget(c);
-    c.phase = Phase::kIdle;
-    if (!closing_) begin_next(c);
-    return;
+  if (message && (error != 0 || c.phase != Phase::kAwaiting)) {
+    // A send that failed gives its message back; a reply may come while it is being dropped.
+    nng_msg_free(message);
+    message = nullptr;
   }
-  PACELINE_CHECK(c.phase != Phase::kIdle);
   switch (c.phase) {
     case Phase::kHoldingUp:
-      if (c.held_until < c.current.deadline) return transmit(c);
-      return finish_timeout(c);
+      if (hold(c, Phase::kHoldingUp, c.held_until)) return;
+      return transmit(c);
     case Phase::kSending:
-      if (error != 0 && message) nng_msg_free(message);
       return sent(c, error);
     case Phase::kAwaiting:
       return answered(c, error, message);
     case Phase::kHoldingDown:
-      if (c.held_until >= c.current.deadline) return finish_timeout(c);
+      if (hold(c, Phase::kHoldingDown, c.held_until)) return;
       return finish(c, {}, take_nng_msg(std::exchange(c.held_reply, nullptr)));
+    case Phase::kDropping:
+      forget(c);
+      c.phase = Phase::kIdle;
+      if (c.next && !closing_) begin_next(c);
+      return;
     case Phase::kIdle:
       break;
   }
+  PACELINE_CHECK(c.phase != Phase::kIdle);
 }
 
 void NngChannel::begin_next(Conversation& c) {
@@ -323,23 +350,21 @@ void NngChannel::begin_next(Conversation& c) {
 }
 
 void NngChannel::transmit(Conversation& c) {
+  start(c, Phase::kSending, c.aio);
   nng_aio_set_msg(c.aio, std::exchange(c.current.message, nullptr));
-  start(c, Phase::kSending, c.current.deadline - monotonic_now_us());
   nng_ctx_send(c.ctx, c.aio);
 }
 
 void NngChannel::sent(Conversation& c, int error) {
-  if (error == NNG_ETIMEDOUT) return finish_timeout(c);
   if (error != 0)
     return finish(c, Status(Code::kUnavailable,
                             format_text("%s: %s", options_.address.c_str(), nng_strerror(error))));
   bytes_sent_ += c.current.bytes;
-  start(c, Phase::kAwaiting, c.current.deadline - monotonic_now_us());
+  start(c, Phase::kAwaiting, c.aio);
   nng_ctx_recv(c.ctx, c.aio);
 }
 
 void NngChannel::answered(Conversation& c, int error, nng_msg* message) {
-  if (error == NNG_ETIMEDOUT) return finish_timeout(c);
   if (error != 0)
     return finish(c, Status(Code::kUnavailable,
                             format_text("the connection to %s broke before the answer: %s",
@@ -347,14 +372,9 @@ void NngChannel::answered(Conversation& c, int error, nng_msg* message) {
   const size_t bytes = nng_msg_len(message);
   bytes_received_ += bytes;
   timeouts_running_ = 0;
-  if (bytes > kMessageBytesMax) {
-    nng_msg_free(message);
-    return finish(c, Status(Code::kCorrupt, format_text("%s: an answer of %zu bytes",
-                                                        options_.address.c_str(), bytes)));
-  }
   c.held_reply = message;
-  if (hold(c, Phase::kHoldingDown, pass(down_, c, bytes))) return;
-  finish(c, {}, take_nng_msg(std::exchange(c.held_reply, nullptr)));
+  if (!hold(c, Phase::kHoldingDown, pass(down_, c, bytes)))
+    finish(c, {}, take_nng_msg(std::exchange(c.held_reply, nullptr)));
 }
 
 // Bulk goes through the link in order; the small messages of the other lanes slip in between.
@@ -363,39 +383,66 @@ TimeUs NngChannel::pass(TokenBucket& bucket, const Conversation& c, size_t bytes
   return c.lane == Lane::kExchange ? bucket.take(bytes, now) : bucket.take_urgent(bytes, now);
 }
 
-// Lets the lane rest until then, or until its deadline. False: there is nothing to wait for.
+// Lets the lane rest until then. False: there is nothing to wait for.
 bool NngChannel::hold(Conversation& c, Phase phase, TimeUs until) {
-  const TimeUs wait_us = std::min(until, c.current.deadline) - monotonic_now_us();
-  if (wait_us <= 0 && until < c.current.deadline) return false;
+  const TimeUs wait_us = until - monotonic_now_us();
+  if (wait_us <= 0) return false;
   c.held_until = until;
-  start(c, phase, kNever);
-  nng_sleep_aio(static_cast<nng_duration>((std::max<TimeUs>(wait_us, 1) + 999) / 1000), c.aio);
+  start(c, phase, c.timer);
+  nng_sleep_aio(static_cast<nng_duration>(std::min<TimeUs>(wait_us / 1000 + 1, kRestMaxMs)),
+                c.timer);
   return true;
 }
 
-// The bookkeeping before an operation; the caller begins it.
-void NngChannel::start(Conversation& c, Phase phase, TimeUs wait_us) {
+// The bookkeeping of an operation that the caller begins.
+void NngChannel::start(Conversation& c, Phase phase, nng_aio* aio) {
   c.phase = phase;
+  c.running = aio;
   ++operation_count_;
-  constexpr TimeUs kWaitMaxUs = from_ms(INT32_MAX);
-  // Zero would mean "don't wait" to NNG; a deadline that has passed still takes the common way.
-  nng_aio_set_timeout(c.aio, wait_us > kWaitMaxUs
-                                 ? NNG_DURATION_INFINITE
-                                 : static_cast<nng_duration>(std::max<TimeUs>(1, wait_us / 1000)));
 }
 
-void NngChannel::finish_timeout(Conversation& c) {
-  if (timeouts_running_++ == 0) unanswered_since_ = c.current.deadline - c.current.timeout_us;
-  finish(c,
+void NngChannel::drop(Conversation& c) {
+  c.phase = Phase::kDropping;
+  nng_aio_abort(c.running, NNG_ECANCELED);
+}
+
+// Ends the requests whose time is over, and returns when the next one's will be.
+TimeUs NngChannel::end_overdue(TimeUs now) {
+  TimeUs next_timeout = kNever;
+  for (Conversation& c : conversations_) {
+    if (c.next && c.next->deadline <= now) {
+      report_timeout(c.lane, *c.next);
+      nng_msg_free(c.next->message);
+      c.next.reset();
+    }
+    const bool open = c.phase != Phase::kIdle && c.phase != Phase::kDropping;
+    if (open && c.current.deadline <= now) {
+      report_timeout(c.lane, c.current);
+      drop(c);
+    } else if (open || c.next) {
+      next_timeout = std::min(next_timeout, open ? c.current.deadline : c.next->deadline);
+    }
+  }
+  return next_timeout;
+}
+
+void NngChannel::report_timeout(Lane lane, const Outgoing& outgoing) {
+  if (timeouts_running_++ == 0) unanswered_since_ = outgoing.sent_at;
+  report(lane, outgoing.request,
          Status(Code::kTimeout, format_text("no answer from %s in %.1f s", options_.address.c_str(),
-                                            to_seconds(c.current.timeout_us))));
+                                            to_seconds(outgoing.deadline - outgoing.sent_at))),
+         {});
+}
+
+void NngChannel::report(Lane lane, uint64_t request, Status status, Bytes message) {
+  replies_.push_back({.lane = lane,
+                      .request = request,
+                      .status = std::move(status),
+                      .message = std::move(message)});
 }
 
 void NngChannel::finish(Conversation& c, Status status, Bytes message) {
-  replies_.push_back({.lane = c.lane,
-                      .request = c.current.request,
-                      .status = std::move(status),
-                      .message = std::move(message)});
+  report(c.lane, c.current.request, std::move(status), std::move(message));
   forget(c);
   c.phase = Phase::kIdle;
 }
@@ -406,9 +453,9 @@ void NngChannel::forget(Conversation& c) {
 }
 
 // After a power cut of the other side, sends into the open connection go on succeeding.
-bool NngChannel::is_dead() const {
+bool NngChannel::is_dead(TimeUs now) const {
   return timeouts_running_ >= kTimeoutsSuspicious &&
-         monotonic_now_us() - unanswered_since_ > from_ms(options_.silence_timeout_ms);
+         now - unanswered_since_ > from_ms(options_.silence_timeout_ms);
 }
 
 void NngChannel::close_connection() {

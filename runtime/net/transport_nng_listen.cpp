@@ -36,9 +36,6 @@ constexpr size_t kConnectionsSpare = 64;
 // senders wait in their TCP windows.
 constexpr size_t kUntakenMax = 64;
 
-// A reply waits so long for a slow or stuck connection. The worker has given up long before.
-constexpr nng_duration kReplyTimeoutMs = 5 * 60 * 1000;
-
 constexpr TimeUs kReapIntervalUs = from_ms(250);
 
 class RepSocket;
@@ -215,6 +212,7 @@ int RepSocket::open_socket(const ListenOptions& options) {
     if ((error = nng_ctx_open(&context.ctx, socket_)) != 0 ||
         (error = nng_aio_alloc(&context.aio, on_aio, &context)) != 0)
       return error;
+    nng_aio_set_timeout(context.aio, NNG_DURATION_INFINITE);
     idle_.push_back(&context);
   }
 
@@ -308,7 +306,6 @@ void RepSocket::keep_one_receiving() {
   receiving_ = true;
   ++operation_count_;
   // A context that receives again forgets the request that it had not answered.
-  nng_aio_set_timeout(context.aio, NNG_DURATION_INFINITE);
   nng_ctx_recv(context.ctx, context.aio);
 }
 
@@ -328,7 +325,7 @@ void RepSocket::settle(Context& context, nng_msg* reply) {
   context.phase = Context::Phase::kReplying;
   ++operation_count_;
   nng_aio_set_msg(context.aio, reply);
-  nng_aio_set_timeout(context.aio, kReplyTimeoutMs);
+  // Waits for its connection at most until that is closed, for silence if for nothing else.
   nng_ctx_send(context.ctx, context.aio);
 }
 

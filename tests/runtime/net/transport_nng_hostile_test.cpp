@@ -1,0 +1,166 @@
+// What somebody without a key can send to the port of a server, and what a server must bear.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "runtime/base/limits.h"
+#include "runtime/base/random.h"
+#include "runtime/net/transport.h"
+#include "tests/runtime/net/raw_peer.h"
+#include "tests/support/seed.h"
+
+namespace paceline::test {
+namespace {
+
+constexpr TimeUs kLong = from_ms(20'000);
+constexpr int kCloseTimeoutMs = 10'000;
+
+std::unique_ptr<Listener> listen_with(const ListenOptions& options) {
+  auto listener = listen_nng(options);
+  PACELINE_CHECK(listener);
+  return std::move(*listener);
+}
+
+std::unique_ptr<Listener> listen_for(uint32_t sessions_max) {
+  return listen_with({.address = "tcp://127.0.0.1:0", .sessions_max = sessions_max});
+}
+
+bool serves_an_honest_client(Listener& listener) {
+  auto channel = dial_nng({.address = listener.address(), .link = {}});
+  PACELINE_CHECK(channel);
+  const Bytes question(1000, std::byte{7});
+  (*channel)->send(Lane::kExchange, question, kLong);
+  Request request;
+  const TimeUs deadline = monotonic_now_us() + kLong;
+  // What a hostile peer managed to send as a request is taken and dropped, as a core would.
+  do {
+    if (!listener.receive(&request, deadline)) return false;
+  } while (request.message != question);
+  request.responder->reply(question);
+  Reply reply;
+  return (*channel)->receive(&reply, monotonic_now_us() + kLong) && reply.message == question;
+}
+
+TEST_SUITE_BEGIN("net/transport_nng/hostile");
+
+TEST_CASE("garbage instead of a greeting closes the connection and harms nobody") {
+  auto listener = listen_for(8);
+  Random random(seed(), 1);
+  for (int i = 0; i < 50; ++i) {
+    RawPeer peer = RawPeer::connect_to(listener->address());
+    std::string garbage(8 + random.below(200), ' ');
+    for (char& byte : garbage) byte = static_cast<char>(random.next() | 1);
+    peer.send(garbage);
+    REQUIRE(peer.closed_within(kCloseTimeoutMs));
+  }
+  CHECK(serves_an_honest_client(*listener));
+}
+
+TEST_CASE("a greeting of another protocol is refused") {
+  auto listener = listen_for(8);
+  for (const uint16_t protocol : {kRepProtocol, kPubProtocol, uint16_t{0}, uint16_t{0xffff}}) {
+    RawPeer peer = RawPeer::connect_to(listener->address());
+    peer.send(greeting(protocol));
+    CHECK(peer.closed_within(kCloseTimeoutMs));
+  }
+  CHECK(serves_an_honest_client(*listener));
+}
+
+TEST_CASE("a message announced above the largest size closes the connection at once") {
+  auto listener = listen_for(8);
+  for (const uint64_t length :
+       {uint64_t{kMessageBytesMax} + 5, uint64_t{1} << 31, uint64_t{1} << 32, uint64_t{1} << 63,
+        UINT64_MAX - 8, UINT64_MAX - 1, UINT64_MAX}) {
+    CAPTURE(length);
+    RawPeer peer = RawPeer::connect_to(listener->address());
+    peer.send(greeting(kReqProtocol) + announce(length) + std::string(100, 'x'));
+    CHECK(peer.closed_within(kCloseTimeoutMs));
+  }
+  CHECK(serves_an_honest_client(*listener));
+}
+
+TEST_CASE("messages without a request number, and short ones, close only their own connection") {
+  auto listener = listen_for(8);
+  for (const uint64_t length : {0, 1, 3}) {
+    RawPeer peer = RawPeer::connect_to(listener->address());
+    peer.send(greeting(kReqProtocol) + announce(length) + std::string(length, 'x'));
+    CHECK(peer.closed_within(kCloseTimeoutMs));
+  }
+  CHECK(serves_an_honest_client(*listener));
+}
+
+TEST_CASE("half messages and silent connections leave room for honest ones") {
+  auto listener = listen_for(256);
+  std::vector<RawPeer> peers;
+  for (int i = 0; i < 200; ++i) peers.push_back(RawPeer::connect_to(listener->address()));
+  for (size_t i = 0; i < peers.size(); i += 2)
+    peers[i].send(greeting(kReqProtocol) + announce(kMessageBytesMax) + std::string(500, 'x'));
+  CHECK(serves_an_honest_client(*listener));
+}
+
+TEST_CASE("many unanswered requests of one connection leave the listener working") {
+  auto listener = listen_for(8);
+  RawPeer peer = RawPeer::connect_to(listener->address());
+  std::string flood = greeting(kReqProtocol);
+  for (int i = 0; i < 500; ++i) flood += announce(5) + std::string("\x80\0\0\1x", 5);
+  peer.send(flood);
+  std::vector<Request> parked(10);
+  for (Request& request : parked) REQUIRE(listener->receive(&request, monotonic_now_us() + kLong));
+  CHECK(serves_an_honest_client(*listener));
+}
+
+TEST_CASE("connections beyond the bound are refused, and silent ones make room in time") {
+  constexpr uint32_t kSessionsMax = 4;
+  constexpr size_t kConnectionsMax = kSessionsMax + 64;
+  auto listener = listen_with(
+      {.address = "tcp://127.0.0.1:0", .sessions_max = kSessionsMax, .silence_timeout_ms = 700});
+  std::vector<RawPeer> peers;
+  for (size_t i = 0; i < kConnectionsMax + 30; ++i) {
+    peers.push_back(RawPeer::connect_to(listener->address()));
+    peers.back().send(greeting(kReqProtocol));
+  }
+  // Nobody calls receive() yet, so nobody is closed for silence.
+  size_t open_count = 0;
+  for (RawPeer& peer : peers) open_count += peer.closed_within(20) ? 0 : 1;
+  CHECK(open_count <= kConnectionsMax);
+  CHECK(open_count >= kConnectionsMax / 2);
+  CHECK(serves_an_honest_client(*listener));
+}
+
+TEST_CASE("a server that freezes after the greeting is dialed again") {
+  RawServer server;
+  auto channel = dial_nng({.address = server.address(), .link = {}, .silence_timeout_ms = 100});
+  REQUIRE(channel);
+  RawPeer frozen(-1);
+  REQUIRE(server.accept_within(kCloseTimeoutMs, &frozen));
+  frozen.send(greeting(kRepProtocol));
+  RawPeer again(-1);
+  bool dialed_again = false;
+  for (int i = 0; i < 100 && !dialed_again; ++i) {
+    (*channel)->send(Lane::kHeartbeat, Bytes(10), from_ms(50));
+    Reply reply;
+    REQUIRE((*channel)->receive(&reply, monotonic_now_us() + kLong));
+    CHECK(reply.status.code() == Code::kTimeout);
+    dialed_again = server.accept_within(i < 6 ? 0 : 200, &again);
+  }
+  CHECK(dialed_again);
+}
+
+TEST_CASE("a server that answers above the largest size, or rubbish, ends the connection only") {
+  RawServer server;
+  auto channel = dial_nng({.address = server.address(), .link = {}});
+  REQUIRE(channel);
+  for (const std::string& answer :
+       {announce(UINT64_MAX - 3), announce(kMessageBytesMax + 5), announce(2) + "xx",
+        std::string("HTTP/1.1 400 Bad Request\r\n\r\n")}) {
+    RawPeer peer(-1);
+    REQUIRE(server.accept_within(kCloseTimeoutMs, &peer));
+    peer.send(greeting(kRepProtocol) + answer);
+    CHECK(peer.closed_within(kCloseTimeoutMs));
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace paceline::test
