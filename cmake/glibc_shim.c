@@ -1,5 +1,5 @@
-// Functions that archives built against glibc 2.38 or later call and an older glibc lacks. Only the missing
-// ones are compiled in (dependencies.cmake checks), so a newer C library keeps its own.
+// Functions that archives built against glibc 2.38 or later call and an older glibc lacks. Only the
+// missing ones are compiled in (dependencies.cmake checks), so a newer C library keeps its own.
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

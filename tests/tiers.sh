@@ -6,37 +6,37 @@ portable='tests_unit tests_contract tests_golden'
 passed=0 failed=0 skipped=0
 summary=() named=()
 
-# A tier is one line here: its name, the target it builds and the tests it runs (ctest arguments).
-tier_gcc() { ctest_tier dev all -LE 'gate|fleet|tidy'; }
-tier_tidy() { ctest_tier dev all -L tidy; }
-tier_asan() { ctest_tier asan all; }
-tier_clang() { ctest_tier clang all; }
-tier_tsan() { ctest_tier tsan tests_threads; }
-tier_arm64() { ctest_tier arm64 "$portable edge_worker"; }
-tier_armhf() { ctest_tier armhf "$portable edge_worker"; }
+# A tier is one line here: its name, the preset that builds it, what to build, and the test preset that chooses.
+tier_gcc() { ctest_tier dev all gcc; }
+tier_tidy() { ctest_tier dev all tidy; }
+tier_asan() { ctest_tier asan all asan; }
+tier_clang() { ctest_tier clang all clang; }
+tier_tsan() { ctest_tier tsan tests_threads tsan; }
+tier_arm64() { ctest_tier arm64 "$portable edge_worker" arm64; }
+tier_armhf() { ctest_tier armhf "$portable edge_worker" armhf; }
 # Workers built for the boards join a server of this machine, through the emulators.
 tier_fleet() {
   export PACELINE_WORKER_ARM64=$root/build/arm64/runtime/worker/edge_worker
   export PACELINE_WORKER_ARMHF=$root/build/armhf/runtime/worker/edge_worker
   configure_and_build arm64 edge_worker && configure_and_build armhf edge_worker &&
-    ctest_tier dev "tests_fleet edge_server edge_worker" -L fleet
+    ctest_tier dev "tests_fleet edge_server edge_worker" fleet
 }
-tier_fuzz() { ctest_tier fuzz fuzz; }
+tier_fuzz() { ctest_tier fuzz fuzz fuzz; }
 tier_demo() {
   configure_and_build release edge_server edge_worker &&
     (cd build && timeout 600 release/server/edge_server demo --quick) && tally="1 0 0"
 }
 
-# ctest_tier PRESET "TARGET..." [CTEST ARGUMENT...]: leaves tests/tally.awk's lines in $tally.
+# ctest_tier PRESET "TARGET..." TEST_PRESET: leaves tests/tally.awk's lines in $tally.
 ctest_tier() {
-  local preset=$1 targets strict=0 result=0
+  local preset=$1 choice=$3 targets strict=0 result=0 log
   read -ra targets <<<"$2"
-  shift 2
+  log=build/$preset/Testing/Temporary/LastTest.log
   configure_and_build "$preset" "${targets[@]}" || return
-  rm -f "build/$preset/Testing/Temporary/LastTest.log"
-  ctest --preset "$preset" "$@" || result=$?
+  rm -f "$log"
+  ctest --preset "$choice" || result=$?
   [ "${CI:-}" != true ] || strict=1
-  tally=$(awk -v strict="$strict" -f tests/tally.awk "build/$preset/Testing/Temporary/LastTest.log") || return
+  tally=$(awk -v strict="$strict" -f tests/tally.awk "$log") || return
   return "$result"
 }
 
