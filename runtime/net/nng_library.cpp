@@ -78,18 +78,18 @@ Status nng_failure(int error, const std::string& address) {
   }
 }
 
-nng_msg* make_nng_msg(const Bytes& bytes) {
+void FreeNngMsg::operator()(nng_msg* message) const { nng_msg_free(message); }
+
+NngMsg to_nng_msg(const Bytes& bytes) {
   nng_msg* message = nullptr;
   if (nng_msg_alloc(&message, bytes.size()) != 0) return nullptr;
   if (!bytes.empty()) std::memcpy(nng_msg_body(message), bytes.data(), bytes.size());
-  return message;
+  return NngMsg(message);
 }
 
-Bytes take_nng_msg(nng_msg* message) {
-  const auto* body = static_cast<const std::byte*>(nng_msg_body(message));
-  Bytes bytes(body, body + nng_msg_len(message));
-  nng_msg_free(message);
-  return bytes;
+Bytes to_bytes(const NngMsg& message) {
+  const auto* body = static_cast<const std::byte*>(nng_msg_body(message.get()));
+  return Bytes(body, body + nng_msg_len(message.get()));
 }
 
 void watch_dial_failures(uint32_t socket_id) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "runtime/base/bytes.h"
@@ -26,10 +27,14 @@ Status check_address(const std::string& address);
 // What went wrong with `address`, as a Status with a fix where there is one.
 Status nng_failure(int error, const std::string& address);
 
-// A message with a copy of `bytes`, owned by the caller; nullptr if there is no memory.
-nng_msg* make_nng_msg(const Bytes& bytes);
-// Copies and frees.
-Bytes take_nng_msg(nng_msg* message);
+struct FreeNngMsg {
+  void operator()(nng_msg* message) const;
+};
+using NngMsg = std::unique_ptr<nng_msg, FreeNngMsg>;
+
+// Null if there is no memory.
+NngMsg to_nng_msg(const Bytes& bytes);
+Bytes to_bytes(const NngMsg& message);
 
 // NNG tells why a dial failed only to its log. Between watch and forget, the newest reason of that
 // socket is kept ("Connection refused"; empty at first).

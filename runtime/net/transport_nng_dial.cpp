@@ -9,7 +9,6 @@
 // the next one of the same aio.
 
 #include <nng/nng.h>
-#include <nng/protocol/reqrep0/req.h>
 
 #include <algorithm>
 #include <array>
@@ -21,21 +20,14 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
-#include "runtime/base/log.h"
 #include "runtime/net/nng_library.h"
+#include "runtime/net/nng_req_socket.h"
 #include "runtime/net/token_bucket.h"
 #include "runtime/net/transport.h"
 
 namespace paceline {
 
 namespace {
-
-// Pauses between dials grow from the least to the most; NNG adds jitter. On the same machine nobody
-// is spared by waiting.
-constexpr nng_duration kRedialMinMs = 500;
-constexpr nng_duration kRedialMaxMs = 60'000;
-constexpr nng_duration kRedialMinLocalMs = 100;
-constexpr nng_duration kRedialMaxLocalMs = 1000;
 
 // So many time-outs in a row, in a connection that brings nothing: it may be half open.
 constexpr uint32_t kTimeoutsSuspicious = 3;
@@ -48,7 +40,7 @@ struct Outgoing {
   TimeUs sent_at = 0;
   TimeUs deadline = 0;
   size_t bytes = 0;
-  nng_msg* message = nullptr;
+  NngMsg message;
 };
 
 class NngChannel;
@@ -66,18 +58,16 @@ struct Conversation {
   Outgoing current;
   std::optional<Outgoing> next;  // begins as soon as what is dropped has ended
   TimeUs held_until = 0;
-  nng_msg* held_reply = nullptr;
+  NngMsg held_reply;
 };
-
-bool is_local(const std::string& address) {
-  return address.starts_with("ipc://") || address.starts_with("tcp://127.") ||
-         address.starts_with("tcp://localhost:") || address.starts_with("tcp://[::1]:");
-}
 
 class NngChannel final : public Channel {
  public:
   explicit NngChannel(const DialOptions& options)
-      : options_(options), up_(options.link.up_bits_per_s), down_(options.link.down_bits_per_s) {}
+      : socket_(options.address),
+        silence_max_us_(from_ms(options.silence_timeout_ms)),
+        up_(options.link.up_bits_per_s),
+        down_(options.link.down_bits_per_s) {}
   ~NngChannel() override;
   NngChannel(const NngChannel&) = delete;
   NngChannel& operator=(const NngChannel&) = delete;
@@ -88,21 +78,20 @@ class NngChannel final : public Channel {
   uint64_t send(Lane lane, Bytes message, TimeUs timeout_us) override;
   bool receive(Reply* reply, TimeUs deadline) override;
   void wake() override;
-  std::string state() const override;
+  std::string state() const override { return socket_.state(); }
   uint64_t bytes_sent() const override;
   uint64_t bytes_received() const override;
 
  private:
   using Phase = Conversation::Phase;
 
-  static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void* self);
   static void on_aio(void* conversation);
   void complete(Conversation& c);
-  void advance(Conversation& c, int error, nng_msg* message);
+  void advance(Conversation& c, int error, NngMsg message);
   void begin_next(Conversation& c);
   void transmit(Conversation& c);
   void sent(Conversation& c, int error);
-  void answered(Conversation& c, int error, nng_msg* message);
+  void answered(Conversation& c, int error, NngMsg message);
   bool hold(Conversation& c, Phase phase, TimeUs until);
   void start(Conversation& c, Phase phase, nng_aio* aio);
   void drop(Conversation& c);
@@ -113,11 +102,9 @@ class NngChannel final : public Channel {
   TimeUs pass(TokenBucket& bucket, const Conversation& c, size_t bytes) const;
   void forget(Conversation& c);
   bool is_dead(TimeUs now) const;
-  void close_connection();
 
-  const DialOptions options_;
-  nng_socket socket_ = NNG_SOCKET_INITIALIZER;
-  bool opened_ = false;
+  ReqSocket socket_;
+  const TimeUs silence_max_us_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // a reply, a wake or, while closing, an operation's end
@@ -133,55 +120,26 @@ class NngChannel final : public Channel {
   TimeUs unanswered_since_ = 0;    // the first of them was sent
   bool woken_ = false;
   bool closing_ = false;
-
-  // The connection, as the pipe callbacks tell it. They hold NNG's locks, so nothing of NNG is
-  // called while this mutex is held.
-  mutable std::mutex connection_mutex_;
-  uint32_t pipe_id_ = 0;  // 0: not connected
-  bool greeted_ = false;  // the newest connection got past the greeting
-  uint64_t connect_count_ = 0;
 };
 
 int NngChannel::open() {
-  int error = nng_req0_open(&socket_);
+  int error = socket_.open();
   if (error != 0) return error;
-  opened_ = true;
-  watch_dial_failures(static_cast<uint32_t>(nng_socket_id(socket_)));
-  const bool local = is_local(options_.address);
-  if ((error = nng_socket_set_size(socket_, NNG_OPT_RECVMAXSZ, kNngMessageBytesMax)) != 0 ||
-      // No resend inside: a request that was handed over once is never sent by NNG again.
-      (error = nng_socket_set_ms(socket_, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE)) != 0 ||
-      (error = nng_socket_set_ms(socket_, NNG_OPT_RECONNMINT,
-                                 local ? kRedialMinLocalMs : kRedialMinMs)) != 0 ||
-      (error = nng_socket_set_ms(socket_, NNG_OPT_RECONNMAXT,
-                                 local ? kRedialMaxLocalMs : kRedialMaxMs)) != 0 ||
-      (error = nng_pipe_notify(socket_, NNG_PIPE_EV_ADD_PRE, on_pipe, this)) != 0 ||
-      (error = nng_pipe_notify(socket_, NNG_PIPE_EV_ADD_POST, on_pipe, this)) != 0 ||
-      (error = nng_pipe_notify(socket_, NNG_PIPE_EV_REM_POST, on_pipe, this)) != 0)
-    return error;
   for (size_t lane = 0; lane < kLaneCount; ++lane) {
     Conversation& c = conversations_[lane];
     c.channel = this;
     c.lane = static_cast<Lane>(lane);
-    if ((error = nng_ctx_open(&c.ctx, socket_)) != 0 ||
+    if ((error = nng_ctx_open(&c.ctx, nng_socket{.id = socket_.id()})) != 0 ||
         (error = nng_aio_alloc(&c.aio, on_aio, &c)) != 0 ||
         (error = nng_aio_alloc(&c.timer, on_aio, &c)) != 0)
       return error;
     nng_aio_set_timeout(c.aio, NNG_DURATION_INFINITE);
     nng_aio_set_timeout(c.timer, NNG_DURATION_INFINITE);
   }
-
-  nng_dialer dialer = NNG_DIALER_INITIALIZER;
-  if ((error = nng_dialer_create(&dialer, socket_, options_.address.c_str())) != 0) return error;
-  // Certificates and the server's name go here, between create and start.
-  if (options_.address.starts_with("tcp://") &&
-      (error = nng_dialer_set_bool(dialer, NNG_OPT_TCP_KEEPALIVE, true)) != 0)
-    return error;
-  return nng_dialer_start(dialer, NNG_FLAG_NONBLOCK);
+  return socket_.dial();
 }
 
 NngChannel::~NngChannel() {
-  if (!opened_) return;
   {
     std::unique_lock lock(mutex_);
     closing_ = true;
@@ -196,31 +154,27 @@ NngChannel::~NngChannel() {
     nng_aio_stop(c.aio);
     nng_aio_stop(c.timer);
   }
-  forget_dial_failures(static_cast<uint32_t>(nng_socket_id(socket_)));
-  nng_close(socket_);
+  socket_.close();
   for (Conversation& c : conversations_) {
     nng_aio_free(c.aio);
     nng_aio_free(c.timer);
-    forget(c);
-    if (c.next) nng_msg_free(c.next->message);
   }
 }
 
 uint64_t NngChannel::send(Lane lane, Bytes message, TimeUs timeout_us) {
   PACELINE_CHECK(message.size() <= kMessageBytesMax);
-  nng_msg* copy = make_nng_msg(message);
+  NngMsg copy = to_nng_msg(message);
   PACELINE_CHECK(copy);
   const TimeUs now = monotonic_now_us();
   const std::lock_guard lock(mutex_);
   Conversation& c = conversations_[static_cast<size_t>(lane)];
   std::erase_if(replies_, [lane](const Reply& reply) { return reply.lane == lane; });
-  if (c.next) nng_msg_free(c.next->message);
   const uint64_t request = ++request_count_;
   c.next = Outgoing{.request = request,
                     .sent_at = now,
                     .deadline = timeout_us < kNever - now ? now + timeout_us : kNever,
                     .bytes = message.size(),
-                    .message = copy};
+                    .message = std::move(copy)};
   if (c.phase == Phase::kIdle)
     begin_next(c);
   else
@@ -237,7 +191,7 @@ bool NngChannel::receive(Reply* reply, TimeUs deadline) {
     if (is_dead(now)) {
       timeouts_running_ = 0;
       lock.unlock();
-      close_connection();
+      socket_.drop_connection();
       lock.lock();
     }
     if (!replies_.empty()) break;
@@ -259,21 +213,6 @@ void NngChannel::wake() {
   changed_.notify_all();
 }
 
-std::string NngChannel::state() const {
-  const char* address = options_.address.c_str();
-  {
-    const std::lock_guard lock(connection_mutex_);
-    if (pipe_id_ != 0 && greeted_)
-      return format_text("connected to %s (connection %llu)", address,
-                         static_cast<unsigned long long>(connect_count_));
-    if (connect_count_ > 0 && !greeted_)
-      return format_text("dialing %s: something answers that is not an edge_server", address);
-  }
-  const std::string failure = last_dial_failure(static_cast<uint32_t>(nng_socket_id(socket_)));
-  return format_text("dialing %s: %s", address,
-                     failure.empty() ? "no answer yet" : failure.c_str());
-}
-
 uint64_t NngChannel::bytes_sent() const {
   const std::lock_guard lock(mutex_);
   return bytes_sent_;
@@ -282,21 +221,6 @@ uint64_t NngChannel::bytes_sent() const {
 uint64_t NngChannel::bytes_received() const {
   const std::lock_guard lock(mutex_);
   return bytes_received_;
-}
-
-void NngChannel::on_pipe(nng_pipe pipe, nng_pipe_ev event, void* self) {
-  auto& channel = *static_cast<NngChannel*>(self);
-  const auto pipe_id = static_cast<uint32_t>(nng_pipe_id(pipe));
-  const std::lock_guard lock(channel.connection_mutex_);
-  if (event == NNG_PIPE_EV_ADD_PRE) {
-    channel.pipe_id_ = pipe_id;
-    channel.greeted_ = false;
-    ++channel.connect_count_;
-  } else if (event == NNG_PIPE_EV_ADD_POST) {
-    channel.greeted_ = true;
-  } else if (channel.pipe_id_ == pipe_id) {
-    channel.pipe_id_ = 0;
-  }
 }
 
 void NngChannel::on_aio(void* conversation) {
@@ -308,20 +232,16 @@ void NngChannel::complete(Conversation& c) {
   const std::lock_guard lock(mutex_);
   nng_aio* ended = std::exchange(c.running, nullptr);
   const int error = nng_aio_result(ended);
-  nng_msg* message = nng_aio_get_msg(ended);
+  NngMsg message(nng_aio_get_msg(ended));
   nng_aio_set_msg(ended, nullptr);
   --operation_count_;
-  advance(c, error, message);
+  advance(c, error, std::move(message));
   changed_.notify_all();
 }
 
-// One operation of `c` has ended, with `error` or perhaps with a message.
-void NngChannel::advance(Conversation& c, int error, nng_msg* message) {
-  if (message && (error != 0 || c.phase != Phase::kAwaiting)) {
-    // A send that failed gives its message back; a reply may come while it is being dropped.
-    nng_msg_free(message);
-    message = nullptr;
-  }
+// One operation of `c` has ended. A send that failed gives its message back, a receive may bring
+// one.
+void NngChannel::advance(Conversation& c, int error, NngMsg message) {
   switch (c.phase) {
     case Phase::kHoldingUp:
       if (hold(c, Phase::kHoldingUp, c.held_until)) return;
@@ -329,10 +249,10 @@ void NngChannel::advance(Conversation& c, int error, nng_msg* message) {
     case Phase::kSending:
       return sent(c, error);
     case Phase::kAwaiting:
-      return answered(c, error, message);
+      return answered(c, error, std::move(message));
     case Phase::kHoldingDown:
       if (hold(c, Phase::kHoldingDown, c.held_until)) return;
-      return finish(c, {}, take_nng_msg(std::exchange(c.held_reply, nullptr)));
+      return finish(c, {}, to_bytes(c.held_reply));
     case Phase::kDropping:
       forget(c);
       c.phase = Phase::kIdle;
@@ -345,36 +265,36 @@ void NngChannel::advance(Conversation& c, int error, nng_msg* message) {
 }
 
 void NngChannel::begin_next(Conversation& c) {
-  c.current = *std::exchange(c.next, std::nullopt);
+  c.current = std::move(*c.next);
+  c.next.reset();
   if (!hold(c, Phase::kHoldingUp, pass(up_, c, c.current.bytes))) transmit(c);
 }
 
 void NngChannel::transmit(Conversation& c) {
   start(c, Phase::kSending, c.aio);
-  nng_aio_set_msg(c.aio, std::exchange(c.current.message, nullptr));
+  nng_aio_set_msg(c.aio, c.current.message.release());
   nng_ctx_send(c.ctx, c.aio);
 }
 
 void NngChannel::sent(Conversation& c, int error) {
   if (error != 0)
     return finish(c, Status(Code::kUnavailable,
-                            format_text("%s: %s", options_.address.c_str(), nng_strerror(error))));
+                            format_text("%s: %s", socket_.address().c_str(), nng_strerror(error))));
   bytes_sent_ += c.current.bytes;
   start(c, Phase::kAwaiting, c.aio);
   nng_ctx_recv(c.ctx, c.aio);
 }
 
-void NngChannel::answered(Conversation& c, int error, nng_msg* message) {
+void NngChannel::answered(Conversation& c, int error, NngMsg message) {
   if (error != 0)
     return finish(c, Status(Code::kUnavailable,
                             format_text("the connection to %s broke before the answer: %s",
-                                        options_.address.c_str(), nng_strerror(error))));
-  const size_t bytes = nng_msg_len(message);
+                                        socket_.address().c_str(), nng_strerror(error))));
+  const size_t bytes = nng_msg_len(message.get());
   bytes_received_ += bytes;
   timeouts_running_ = 0;
-  c.held_reply = message;
-  if (!hold(c, Phase::kHoldingDown, pass(down_, c, bytes)))
-    finish(c, {}, take_nng_msg(std::exchange(c.held_reply, nullptr)));
+  c.held_reply = std::move(message);
+  if (!hold(c, Phase::kHoldingDown, pass(down_, c, bytes))) finish(c, {}, to_bytes(c.held_reply));
 }
 
 // Bulk goes through the link in order; the small messages of the other lanes slip in between.
@@ -412,7 +332,6 @@ TimeUs NngChannel::end_overdue(TimeUs now) {
   for (Conversation& c : conversations_) {
     if (c.next && c.next->deadline <= now) {
       report_timeout(c.lane, *c.next);
-      nng_msg_free(c.next->message);
       c.next.reset();
     }
     const bool open = c.phase != Phase::kIdle && c.phase != Phase::kDropping;
@@ -428,10 +347,11 @@ TimeUs NngChannel::end_overdue(TimeUs now) {
 
 void NngChannel::report_timeout(Lane lane, const Outgoing& outgoing) {
   if (timeouts_running_++ == 0) unanswered_since_ = outgoing.sent_at;
-  report(lane, outgoing.request,
-         Status(Code::kTimeout, format_text("no answer from %s in %.1f s", options_.address.c_str(),
-                                            to_seconds(outgoing.deadline - outgoing.sent_at))),
-         {});
+  report(
+      lane, outgoing.request,
+      Status(Code::kTimeout, format_text("no answer from %s in %.1f s", socket_.address().c_str(),
+                                         to_seconds(outgoing.deadline - outgoing.sent_at))),
+      {});
 }
 
 void NngChannel::report(Lane lane, uint64_t request, Status status, Bytes message) {
@@ -448,25 +368,13 @@ void NngChannel::finish(Conversation& c, Status status, Bytes message) {
 }
 
 void NngChannel::forget(Conversation& c) {
-  if (c.current.message) nng_msg_free(std::exchange(c.current.message, nullptr));
-  if (c.held_reply) nng_msg_free(std::exchange(c.held_reply, nullptr));
+  c.current.message.reset();
+  c.held_reply.reset();
 }
 
 // After a power cut of the other side, sends into the open connection go on succeeding.
 bool NngChannel::is_dead(TimeUs now) const {
-  return timeouts_running_ >= kTimeoutsSuspicious &&
-         now - unanswered_since_ > from_ms(options_.silence_timeout_ms);
-}
-
-void NngChannel::close_connection() {
-  uint32_t pipe_id = 0;
-  {
-    const std::lock_guard lock(connection_mutex_);
-    pipe_id = pipe_id_;
-  }
-  if (pipe_id == 0) return;
-  log_debug("no answer from %s for too long: dialing again", options_.address.c_str());
-  nng_pipe_close(nng_pipe{.id = pipe_id});
+  return timeouts_running_ >= kTimeoutsSuspicious && now - unanswered_since_ > silence_max_us_;
 }
 
 }  // namespace

@@ -27,7 +27,6 @@ namespace {
 
 // Every session may have an exchange and a Ready parked; the rest serves heartbeats and newcomers.
 constexpr uint32_t kContextsSpare = 8;
-constexpr uint32_t kContextsMax = 2 * kWorkersMax + kContextsSpare;
 
 // Connections beyond one for each session: reconnects before the old one is seen to be gone.
 constexpr size_t kConnectionsSpare = 64;
@@ -117,8 +116,7 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
  public:
   explicit RepSocket(const ListenOptions& options)
       : peers_(options.sessions_max + kConnectionsSpare, from_ms(options.silence_timeout_ms)),
-        contexts_(std::min(2 * std::min(options.sessions_max, kWorkersMax) + kContextsSpare,
-                           kContextsMax)) {}
+        contexts_(2 * std::min(options.sessions_max, kWorkersMax) + kContextsSpare) {}
   ~RepSocket() { close(); }
   RepSocket(const RepSocket&) = delete;
   RepSocket& operator=(const RepSocket&) = delete;
@@ -130,8 +128,8 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
   void wake();
   const std::string& address() const { return address_; }
 
-  // Ends what a responder holds: with a reply, or without one (nullptr).
-  void settle(Context& context, nng_msg* reply);
+  // Ends what a responder holds: with a reply, or without one (null).
+  void settle(Context& context, NngMsg reply);
 
  private:
   int open_socket(const ListenOptions& options);
@@ -140,7 +138,7 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
   void complete(Context& context);
   void keep_one_receiving();
   void close_silent_connections(TimeUs now);
-  Request make_request(Context& context, nng_msg* message);
+  Request make_request(Context& context, const NngMsg& message);
 
   Peers peers_;
   std::string address_;
@@ -151,7 +149,7 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
   std::condition_variable changed_;  // a request, a wake or, while closing, an operation's end
   std::vector<Context> contexts_;
   std::vector<Context*> idle_;
-  std::deque<std::pair<Context*, nng_msg*>> untaken_;
+  std::deque<std::pair<Context*, NngMsg>> untaken_;
   bool receiving_ = false;
   size_t operation_count_ = 0;  // begun with NNG and not called back
   bool woken_ = false;
@@ -172,7 +170,7 @@ class NngResponder final : public Responder {
   void reply(Bytes message) override {
     PACELINE_CHECK(context_);
     PACELINE_CHECK(message.size() <= kMessageBytesMax);
-    socket_->settle(*std::exchange(context_, nullptr), make_nng_msg(message));
+    socket_->settle(*std::exchange(context_, nullptr), to_nng_msg(message));
   }
 
  private:
@@ -244,7 +242,6 @@ void RepSocket::close() {
     std::unique_lock lock(mutex_);
     if (!opened_ || closing_) return;
     closing_ = true;
-    for (const auto& [context, message] : untaken_) nng_msg_free(message);
     untaken_.clear();
     changed_.notify_all();
     while (operation_count_ > 0) {
@@ -279,17 +276,16 @@ void RepSocket::on_aio(void* context) {
 void RepSocket::complete(Context& context) {
   const std::lock_guard lock(mutex_);
   const bool ok = nng_aio_result(context.aio) == 0;
-  nng_msg* message = nng_aio_get_msg(context.aio);
+  // A receive may have brought one; a send that failed gives its own back.
+  NngMsg message(nng_aio_get_msg(context.aio));
   nng_aio_set_msg(context.aio, nullptr);
   --operation_count_;
   if (context.phase == Context::Phase::kReceiving) receiving_ = false;
   if (context.phase == Context::Phase::kReceiving && ok && !closing_ &&
-      nng_msg_len(message) <= kMessageBytesMax) {
+      nng_msg_len(message.get()) <= kMessageBytesMax) {
     context.phase = Context::Phase::kHolding;
-    untaken_.emplace_back(&context, message);
+    untaken_.emplace_back(&context, std::move(message));
   } else {
-    // A failed reply comes back to us, a failed receive brought nothing.
-    if (message) nng_msg_free(message);
     context.phase = Context::Phase::kIdle;
     idle_.push_back(&context);
   }
@@ -309,12 +305,9 @@ void RepSocket::keep_one_receiving() {
   nng_ctx_recv(context.ctx, context.aio);
 }
 
-void RepSocket::settle(Context& context, nng_msg* reply) {
+void RepSocket::settle(Context& context, NngMsg reply) {
   const std::lock_guard lock(mutex_);
-  if (closing_) {
-    if (reply) nng_msg_free(reply);
-    return;
-  }
+  if (closing_) return;
   PACELINE_CHECK(context.phase == Context::Phase::kHolding);
   if (!reply) {
     context.phase = Context::Phase::kIdle;
@@ -324,7 +317,7 @@ void RepSocket::settle(Context& context, nng_msg* reply) {
   }
   context.phase = Context::Phase::kReplying;
   ++operation_count_;
-  nng_aio_set_msg(context.aio, reply);
+  nng_aio_set_msg(context.aio, reply.release());
   // Waits for its connection at most until that is closed, for silence if for nothing else.
   nng_ctx_send(context.ctx, context.aio);
 }
@@ -343,7 +336,7 @@ bool RepSocket::receive(Request* request, TimeUs deadline) {
     if (std::exchange(woken_, false) || now >= deadline) return false;
     changed_.wait_for(lock, std::chrono::microseconds(std::min(deadline, reap_at_) - now));
   }
-  const auto [context, message] = untaken_.front();
+  const auto [context, message] = std::move(untaken_.front());
   untaken_.pop_front();
   keep_one_receiving();
   lock.unlock();
@@ -357,8 +350,8 @@ void RepSocket::wake() {
   changed_.notify_all();
 }
 
-Request RepSocket::make_request(Context& context, nng_msg* message) {
-  const nng_pipe pipe = nng_msg_get_pipe(message);
+Request RepSocket::make_request(Context& context, const NngMsg& message) {
+  const nng_pipe pipe = nng_msg_get_pipe(message.get());
   const auto pipe_id = static_cast<uint32_t>(nng_pipe_id(pipe));
   Request request;
   request.peer_address = peers_.heard(pipe_id);
@@ -366,7 +359,7 @@ Request RepSocket::make_request(Context& context, nng_msg* message) {
     request.peer_address = remote_address(pipe);
     peers_.set_address(pipe_id, request.peer_address);
   }
-  request.message = take_nng_msg(message);
+  request.message = to_bytes(message);
   request.responder = std::make_unique<NngResponder>(shared_from_this(), &context);
   return request;
 }
