@@ -1,10 +1,11 @@
-// Convolution on matrix kernels. A column of the products is one output position; rows of a
-// position's window ("taps") are gathered panel by panel, so the window matrix is never there as a
-// whole.
+// Convolution on matrix kernels. A position is one output of a filter; its taps are the inputs
+// under the filter there. The matrix of all taps is never there as a whole: a panel of it is
+// gathered at a time.
 //
-//   forward           Y = W * taps          panels of positions
-//   input gradient    taps = W^T * dY       panels of positions, added back to where taps came from
-//   weight gradient   dW^T = taps * dY^T    dY packed, tap rows gathered a block at a time
+//   forward           Y[filter][position] = W[filter][tap] * taps[tap][position]
+//   input gradient    taps[tap][position] = W^T[tap][filter] * dY[filter][position], added back to
+//                     where the taps came from
+//   weight gradient   dW[filter][tap] = dY[filter][position] * taps^T[position][tap]
 //
 // Positions run over a group of images, so that small images fill panels too. Padding is done by
 // copying the group into larger, zeroed images.
@@ -16,7 +17,8 @@
 namespace paceline {
 namespace {
 
-// Positions of a group: enough to fill vectors, few enough that the packed dY stays in a small L2.
+// Positions of a group: enough to fill vectors, few enough that a panel of them stays in a small
+// L2.
 constexpr size_t kGroupPositions = 1024;
 // Keeps rows of a power-of-two length off the same cache sets.
 constexpr size_t kRowSlack = 16;
@@ -40,10 +42,15 @@ struct Geometry {
         padded_image(channels * padded_height * padded_width),
         group(std::min(batch, std::max<size_t>(1, kGroupPositions / positions))) {}
 
-  // Where a tap of the window at position 0 lies in a padded image.
-  size_t tap_offset(size_t tap) const {
-    const size_t x = tap % kernel, y = tap / kernel % kernel, channel = tap / (kernel * kernel);
-    return (channel * padded_height + y) * padded_width + x;
+  // Calls visit(tap, offset) with the offset of each tap of position 0 in a padded image. Channels
+  // change fastest: neighbouring taps overlap, and adding to what was just written stalls.
+  template <class Visit>
+  void for_each_tap(Visit visit) const {
+    for (size_t y = 0; y < kernel; ++y)
+      for (size_t x = 0; x < kernel; ++x)
+        for (size_t channel = 0; channel < channels; ++channel)
+          visit((channel * kernel + y) * kernel + x,
+                (channel * padded_height + y) * padded_width + x);
   }
 
   size_t channels, height, width, filters, kernel, stride, padding;
@@ -52,33 +59,42 @@ struct Geometry {
   size_t group;  // images
 };
 
-void copy_run(const float* from, size_t step, size_t count, float* to) {
-  if (step != 1) {
-    for (size_t i = 0; i < count; ++i) to[i] = from[i * step];
-    return;
-  }
-  // Runs are a few to some dozen floats: in fours, the last four may overlap the ones before.
-  constexpr size_t kFour = 4 * sizeof(float);
+using Quad [[gnu::vector_size(16)]] = float;
+
+// Runs are a few to some dozen floats: in fours, the last of which may overlap the ones before.
+void copy_run(const float* from, size_t count, float* to) {
   if (count < 4) {
     for (size_t i = 0; i < count; ++i) to[i] = from[i];
     return;
   }
-  for (size_t i = 0; i + 4 <= count; i += 4) std::memcpy(to + i, from + i, kFour);
-  std::memcpy(to + count - 4, from + count - 4, kFour);
+  for (size_t i = 0; i + 4 <= count; i += 4) std::memcpy(to + i, from + i, sizeof(Quad));
+  std::memcpy(to + count - 4, from + count - 4, sizeof(Quad));
 }
 
-void add_run(const float* __restrict from, size_t count, float* __restrict to, size_t step) {
+void copy_run(const float* from, size_t step, size_t count, float* to) {
+  if (step == 1) return copy_run(from, count, to);
+  for (size_t i = 0; i < count; ++i) to[i] = from[i * step];
+}
+
+void add_run(const float* from, size_t count, float* to, size_t step) {
+  size_t i = 0;
   if (step == 1)
-    for (size_t i = 0; i < count; ++i) to[i] += from[i];
-  else
-    for (size_t i = 0; i < count; ++i) to[i * step] += from[i];
+    for (; i + 4 <= count; i += 4) {
+      Quad sum, term;
+      std::memcpy(&sum, to + i, sizeof(Quad));
+      std::memcpy(&term, from + i, sizeof(Quad));
+      sum += term;
+      std::memcpy(to + i, &sum, sizeof(Quad));
+    }
+  for (; i < count; ++i) to[i * step] += from[i];
 }
 
-// Positions of one panel that lie in one output row: their taps are `stride` apart.
+// Columns of one panel that lie together in the padded images: positions of one output row,
+// `stride` apart, or taps of one row of a filter.
 struct Run {
-  size_t column = 0;  // of the panel
+  size_t column = 0;
   size_t count = 0;
-  size_t offset = 0;  // of the window's corner, in the group's padded images
+  size_t offset = 0;
 };
 
 struct Runs {
@@ -86,7 +102,7 @@ struct Runs {
   size_t count = 0;
 };
 
-Runs list_runs(const Geometry& g, size_t first, size_t columns) {
+Runs list_position_runs(const Geometry& g, size_t first, size_t columns) {
   Runs runs;
   for (size_t column = 0; column < columns;) {
     const size_t image = (first + column) / g.positions, position = (first + column) % g.positions;
@@ -94,6 +110,19 @@ Runs list_runs(const Geometry& g, size_t first, size_t columns) {
     const size_t count = std::min(g.output_width - x, columns - column);
     runs.list[runs.count++] = {column, count,
                                image * g.padded_image + (y * g.padded_width + x) * g.stride};
+    column += count;
+  }
+  return runs;
+}
+
+Runs list_tap_runs(const Geometry& g, size_t first, size_t columns) {
+  Runs runs;
+  for (size_t column = 0; column < columns;) {
+    const size_t tap = first + column;
+    const size_t x = tap % g.kernel, y = tap / g.kernel % g.kernel;
+    const size_t channel = tap / (g.kernel * g.kernel);
+    const size_t count = std::min(g.kernel - x, columns - column);
+    runs.list[runs.count++] = {column, count, (channel * g.padded_height + y) * g.padded_width + x};
     column += count;
   }
   return runs;
@@ -130,10 +159,7 @@ void crop_images(const Geometry& g, const float* padded, size_t count, float* im
 }
 
 size_t padded_floats(const Geometry& g) { return g.padding == 0 ? 0 : g.group * g.padded_image; }
-size_t tap_row_floats(const Geometry& g) { return g.group * g.positions + kRowSlack; }
-size_t panel_count(const Geometry& g, const GemmShape& shape) {
-  return (g.filters + shape.nr - 1) / shape.nr;
-}
+size_t position_row_floats(const Geometry& g) { return g.group * g.positions + kRowSlack; }
 
 ScratchSize forward_scratch(const Geometry& g, const GemmShape& shape) {
   return ScratchSize()
@@ -145,10 +171,9 @@ ScratchSize forward_scratch(const Geometry& g, const GemmShape& shape) {
 ScratchSize weight_gradient_scratch(const Geometry& g, const GemmShape& shape) {
   return ScratchSize()
       .add(padded_floats(g))
-      .add(panel_count(g, shape) * panel_floats(shape.nr, g.group * g.positions))
-      .add(shape.mr * tap_row_floats(g))
-      .add(shape.mr * shape.nr)
-      .add(panel_count(g, shape) * g.taps * shape.nr);
+      .add(g.filters * position_row_floats(g))
+      .add(panel_floats(shape.nr, g.group * g.positions))
+      .add(g.filters * shape.nr);
 }
 
 ScratchSize input_gradient_scratch(const Geometry& g, const GemmShape& shape) {
@@ -159,59 +184,62 @@ ScratchSize input_gradient_scratch(const Geometry& g, const GemmShape& shape) {
       .add(g.taps * shape.nr);
 }
 
-// taps `first` to `first + count` of every position of the group, a row each.
-void gather_tap_rows(const Geometry& g, const float* images, size_t image_count, size_t first,
-                     size_t count, float* rows) {
-  for (size_t i = 0; i < count; ++i) {
-    const float* tap = images + g.tap_offset(first + i);
-    float* to = rows + i * tap_row_floats(g);
-    for (size_t image = 0; image < image_count; ++image)
-      for (size_t y = 0; y < g.output_height; ++y, to += g.output_width)
-        copy_run(tap + image * g.padded_image + y * g.stride * g.padded_width, g.stride,
-                 g.output_width, to);
-  }
+// `count` taps of each position of an output row.
+template <size_t count>
+void gather_row(const float* from, const Geometry& g, size_t nr, float* panel) {
+  for (size_t x = 0; x < g.output_width; ++x)
+    std::memcpy(panel + x * nr, from + x * g.stride, count * sizeof(float));
+}
+
+void gather_row(const float* from, size_t count, const Geometry& g, size_t nr, float* panel) {
+  if (count == 1) return gather_row<1>(from, g, nr, panel);
+  if (count == 2) return gather_row<2>(from, g, nr, panel);
+  if (count == 3) return gather_row<3>(from, g, nr, panel);
+  if (count == 5) return gather_row<5>(from, g, nr, panel);
+  for (size_t x = 0; x < g.output_width; ++x) copy_run(from + x * g.stride, count, panel + x * nr);
+}
+
+// A panel of taps, a row for each position of the group.
+void gather_taps(const Geometry& g, const float* images, size_t image_count, const Runs& runs,
+                 size_t nr, float* panel_rows) {
+  for (size_t image = 0; image < image_count; ++image)
+    for (size_t y = 0; y < g.output_height; ++y, panel_rows += g.output_width * nr) {
+      const float* row = images + image * g.padded_image + y * g.stride * g.padded_width;
+      for (size_t i = 0; i < runs.count; ++i)
+        gather_row(row + runs.list[i].offset, runs.list[i].count, g, nr,
+                   panel_rows + runs.list[i].column);
+    }
 }
 
 void compute_weight_gradient(const Geometry& g, const GemmShape& shape, const BackwardPass& pass) {
   Scratch scratch(pass.scratch);
   float* padded = scratch.take(padded_floats(g));
-  float* panels =
-      scratch.take(panel_count(g, shape) * panel_floats(shape.nr, g.group * g.positions));
-  float* rows = scratch.take(shape.mr * tap_row_floats(g));
-  float* tile = scratch.take(shape.mr * shape.nr);
-  float* sums = scratch.take(panel_count(g, shape) * g.taps * shape.nr);  // [panel][tap][nr]
-  std::fill_n(sums, panel_count(g, shape) * g.taps * shape.nr, 0.0f);
+  float* dy_rows = scratch.take(g.filters * position_row_floats(g));
+  float* panel = scratch.take(panel_floats(shape.nr, g.group * g.positions));
+  float* tile = scratch.take(g.filters * shape.nr);
+  float* panel_rows = begin_panel(shape.nr, panel);
+  std::fill(pass.weight_gradient.begin(), pass.weight_gradient.end(), 0.0f);
 
   for (size_t first = 0; first < pass.batch; first += g.group) {
     const size_t image_count = std::min(g.group, pass.batch - first);
     const size_t depth = image_count * g.positions;
     const float* images = pad_images(g, pass.input.data() + first * g.image, image_count, padded);
+    // A filter's gradients over the whole group in one row.
     const float* dy = pass.output_gradient.data() + first * g.filters * g.positions;
-    for (size_t filter = 0; filter < g.filters; filter += shape.nr) {
-      float* to = begin_panel(shape.nr, panels + filter / shape.nr * panel_floats(shape.nr, depth));
-      for (size_t image = 0; image < image_count; ++image)
-        transpose(dy + (image * g.filters + filter) * g.positions, g.positions,
-                  std::min<size_t>(shape.nr, g.filters - filter), g.positions,
-                  to + image * g.positions * shape.nr, shape.nr);
-    }
-    for (size_t tap = 0; tap < g.taps; tap += shape.mr) {
-      const size_t count = std::min<size_t>(shape.mr, g.taps - tap);
-      gather_tap_rows(g, images, image_count, tap, count, rows);
-      for (size_t filter = 0; filter < g.filters; filter += shape.nr) {
-        const size_t columns = std::min<size_t>(shape.nr, g.filters - filter);
-        const size_t index = filter / shape.nr;
-        multiply_panel(shape, count, columns, depth, rows, tap_row_floats(g),
-                       panels + index * panel_floats(shape.nr, depth), tile, shape.nr);
-        float* sum = sums + (index * g.taps + tap) * shape.nr;
-        for (size_t i = 0; i < count; ++i)
-          add_run(tile + i * shape.nr, columns, sum + i * shape.nr, 1);
-      }
+    for (size_t image = 0; image < image_count; ++image)
+      for (size_t filter = 0; filter < g.filters; ++filter, dy += g.positions)
+        std::copy_n(dy, g.positions,
+                    dy_rows + filter * position_row_floats(g) + image * g.positions);
+    for (size_t tap = 0; tap < g.taps; tap += shape.nr) {
+      const size_t columns = std::min<size_t>(shape.nr, g.taps - tap);
+      gather_taps(g, images, image_count, list_tap_runs(g, tap, columns), shape.nr, panel_rows);
+      multiply_panel(shape, g.filters, columns, depth, dy_rows, position_row_floats(g), panel, tile,
+                     shape.nr);
+      for (size_t filter = 0; filter < g.filters; ++filter)
+        add_run(tile + filter * shape.nr, columns,
+                pass.weight_gradient.data() + filter * g.taps + tap, 1);
     }
   }
-  for (size_t filter = 0; filter < g.filters; filter += shape.nr)
-    transpose(sums + filter * g.taps, shape.nr, g.taps,
-              std::min<size_t>(shape.nr, g.filters - filter),
-              pass.weight_gradient.data() + filter * g.taps, g.taps);
 }
 
 void compute_input_gradient(const Geometry& g, const GemmShape& shape, const BackwardPass& pass) {
@@ -240,11 +268,12 @@ void compute_input_gradient(const Geometry& g, const GemmShape& shape, const Bac
                      });
       multiply_panel(shape, g.taps, columns, g.filters, weight_transposed, g.filters, panel, tile,
                      shape.nr);
-      const Runs runs = list_runs(g, column, columns);
-      for (size_t tap = 0; tap < g.taps; ++tap)
+      const Runs runs = list_position_runs(g, column, columns);
+      g.for_each_tap([&](size_t tap, size_t offset) {
         for (size_t i = 0; i < runs.count; ++i)
           add_run(tile + tap * shape.nr + runs.list[i].column, runs.list[i].count,
-                  sums + g.tap_offset(tap) + runs.list[i].offset, g.stride);
+                  sums + offset + runs.list[i].offset, g.stride);
+      });
     }
     if (g.padding != 0) crop_images(g, padded, image_count, dx);
   }
@@ -277,12 +306,13 @@ void conv2d_gemm_forward(const LayerSpec& spec, const GemmKernels& kernels,
     const size_t columns_all = image_count * g.positions;
     for (size_t column = 0; column < columns_all; column += shape.nr) {
       const size_t columns = std::min<size_t>(shape.nr, columns_all - column);
-      const Runs runs = list_runs(g, column, columns);
-      float* panel_row = begin_panel(shape.nr, panel);
-      for (size_t tap = 0; tap < g.taps; ++tap, panel_row += shape.nr)
+      const Runs runs = list_position_runs(g, column, columns);
+      float* panel_rows = begin_panel(shape.nr, panel);
+      g.for_each_tap([&](size_t tap, size_t offset) {
         for (size_t i = 0; i < runs.count; ++i)
-          copy_run(images + g.tap_offset(tap) + runs.list[i].offset, g.stride, runs.list[i].count,
-                   panel_row + runs.list[i].column);
+          copy_run(images + offset + runs.list[i].offset, g.stride, runs.list[i].count,
+                   panel_rows + tap * shape.nr + runs.list[i].column);
+      });
       multiply_panel(shape, g.filters, columns, g.taps, pass.weight.data(), g.taps, panel, tile,
                      shape.nr);
       for_each_image(g, column, columns,
@@ -308,7 +338,7 @@ void conv2d_gemm_backward(const LayerSpec& spec, const GemmKernels& kernels,
     }
     pass.bias_gradient[filter] = sum;
   }
-  compute_weight_gradient(g, pick_gemm_shape(kernels, g.filters), pass);
+  compute_weight_gradient(g, pick_gemm_shape(kernels, g.taps), pass);
   if (!pass.input_gradient.empty())
     compute_input_gradient(g, pick_gemm_shape(kernels, g.group * g.positions), pass);
 }

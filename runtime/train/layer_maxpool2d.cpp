@@ -1,6 +1,7 @@
 // The largest value of each square window; windows that would reach over the edge are left out.
 // The gradient goes to the first largest one in row order.
 #include <algorithm>
+#include <bit>
 
 #include "runtime/train/layer.h"
 
@@ -79,20 +80,55 @@ void forward(const LayerSpec& spec, const ForwardPass& pass) {
   }
 }
 
+// value or +0, without a branch: which one of a window is largest can't be foretold.
+float value_if(bool condition, float value) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & (0u - uint32_t{condition}));
+}
+
+void backward_2x2(const float* x, const float* dy, float* dx, const Geometry& g) {
+  for (size_t row = 0; row < g.output_height; ++row) {
+    const float* upper = x + 2 * row * g.width;
+    const float* lower = upper + g.width;
+    float* to_upper = dx + 2 * row * g.width;
+    float* to_lower = to_upper + g.width;
+    for (size_t column = 0; column < 2 * g.output_width; column += 2) {
+      const float a = upper[column], b = upper[column + 1];
+      const float c = lower[column], d = lower[column + 1];
+      const bool right_above = b > a, right_below = d > c;
+      const bool below = (right_below ? d : c) > (right_above ? b : a);
+      const float value = *dy++;
+      to_upper[column] = value_if(!below & !right_above, value);
+      to_upper[column + 1] = value_if(!below & right_above, value);
+      to_lower[column] = value_if(below & !right_below, value);
+      to_lower[column + 1] = value_if(below & right_below, value);
+    }
+  }
+}
+
 // Windows may overlap, so gradients are added: by row and column of the output.
+void backward_plane(const float* x, const float* dy, float* dx, const Geometry& g) {
+  for (size_t row = 0; row < g.output_height; ++row)
+    for (size_t column = 0; column < g.output_width; ++column) {
+      const size_t corner = (row * g.width + column) * g.stride;
+      dx[corner + largest_in_window(x + corner, g)] += *dy++;
+    }
+}
+
 void backward(const LayerSpec& spec, const BackwardPass& pass) {
   if (pass.input_gradient.empty()) return;
   const Geometry g(spec);
   std::fill(pass.input_gradient.begin(), pass.input_gradient.end(), 0.0f);
-  const float* dy = pass.output_gradient.data();
+  const size_t output_plane = g.output_height * g.output_width;
   const size_t planes = pass.batch * spec.input_shape[0];
-  for (size_t plane = 0; plane < planes; ++plane)
-    for (size_t row = 0; row < g.output_height; ++row)
-      for (size_t column = 0; column < g.output_width; ++column) {
-        const size_t corner = plane * g.plane + (row * g.width + column) * g.stride;
-        const size_t best = largest_in_window(pass.input.data() + corner, g);
-        pass.input_gradient[corner + best] += *dy++;
-      }
+  for (size_t plane = 0; plane < planes; ++plane) {
+    const float* x = pass.input.data() + plane * g.plane;
+    const float* dy = pass.output_gradient.data() + plane * output_plane;
+    float* dx = pass.input_gradient.data() + plane * g.plane;
+    if (g.kernel == 2 && g.stride == 2)
+      backward_2x2(x, dy, dx, g);
+    else
+      backward_plane(x, dy, dx, g);
+  }
 }
 
 }  // namespace
