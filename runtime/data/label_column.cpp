@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/utf8.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/load.h"
 #include "runtime/data/number_text.h"

@@ -16,6 +16,4 @@ std::optional<float> parse_float32(std::string_view text);
 // A whole number, also as "3.0". nullopt if it is none or beyond 64 bits.
 std::optional<int64_t> parse_whole(std::string_view text);
 
-bool is_utf8(std::string_view text);
-
 }  // namespace paceline

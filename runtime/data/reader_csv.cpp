@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "runtime/base/utf8.h"
 #include "runtime/data/csv_scanner.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/label_column.h"
