@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "runtime/train/gemm_layers.h"
+#include "runtime/train/loops.h"
 
 namespace paceline {
 namespace {
@@ -331,12 +332,11 @@ void conv2d_gemm_backward(const LayerSpec& spec, const GemmKernels& kernels,
                           const BackwardPass& pass) {
   const Geometry g(spec, pass.batch);
   for (size_t filter = 0; filter < g.filters; ++filter) {
-    float sum = 0.0f;
-    for (size_t image = 0; image < pass.batch; ++image) {
-      const float* dy = pass.output_gradient.data() + (image * g.filters + filter) * g.positions;
-      for (size_t i = 0; i < g.positions; ++i) sum += dy[i];
-    }
-    pass.bias_gradient[filter] = sum;
+    LaneSum<16> sum;
+    for (size_t image = 0; image < pass.batch; ++image)
+      sum.add(pass.output_gradient.data() + (image * g.filters + filter) * g.positions,
+              g.positions);
+    pass.bias_gradient[filter] = sum.total();
   }
   compute_weight_gradient(g, pick_gemm_shape(kernels, g.taps), pass);
   if (!pass.input_gradient.empty())

@@ -48,27 +48,41 @@ void append_tensors(const LayerSpec& spec, std::vector<TensorSpec>& tensors) {
   tensors.push_back({spec.name + ".bias", TensorClass::kBias, {spec.filters}});
 }
 
-// The part of an output row whose inputs lie inside the image, for one tap of the kernel.
-struct RowSpan {
-  size_t first = 0;  // output column
-  size_t count = 0;
-  size_t input_offset = 0;  // of the first one's input, in the channel's plane
+// The outputs of one plane that a tap reaches inside the image, row by row.
+class TapRows {
+ public:
+  TapRows(const LayerSpec& spec, size_t tap_y, size_t tap_x)
+      : height_(spec.input_shape[1]),
+        width_(spec.input_shape[2]),
+        output_width_(spec.output_shape[2]),
+        stride_(spec.stride),
+        padding_(spec.padding),
+        tap_y_(tap_y),
+        tap_x_(tap_x) {
+    first_ = tap_x >= padding_ ? 0 : (padding_ - tap_x + stride_ - 1) / stride_;
+    if (first_ * stride_ + tap_x >= padding_ + width_) return;
+    const size_t end = (padding_ + width_ - 1 - tap_x) / stride_ + 1;
+    count_ = std::min(end, output_width_) - std::min(first_, output_width_);
+  }
+  size_t count() const { return count_; }
+  bool reaches(size_t output_row) const {
+    const size_t padded = output_row * stride_ + tap_y_;
+    return count_ > 0 && padded >= padding_ && padded - padding_ < height_;
+  }
+  // Of the first output, and of its input, in their planes. Only where the row is reached.
+  size_t output_offset(size_t output_row) const { return output_row * output_width_ + first_; }
+  size_t input_offset(size_t output_row) const {
+    return (output_row * stride_ + tap_y_ - padding_) * width_ + first_ * stride_ + tap_x_ -
+           padding_;
+  }
+
+ private:
+  size_t height_, width_, output_width_, stride_, padding_, tap_y_, tap_x_;
+  size_t first_ = 0;
+  size_t count_ = 0;
 };
 
-RowSpan tap_row(const LayerSpec& spec, size_t output_row, size_t tap_y, size_t tap_x) {
-  const size_t height = spec.input_shape[1], width = spec.input_shape[2];
-  const size_t padding = spec.padding, stride = spec.stride;
-  const size_t padded_y = output_row * stride + tap_y;
-  if (padded_y < padding || padded_y - padding >= height) return {};
-  const size_t first = tap_x >= padding ? 0 : (padding - tap_x + stride - 1) / stride;
-  if (first * stride + tap_x >= padding + width) return {};
-  const size_t last = (padding + width - 1 - tap_x) / stride;
-  const size_t end = std::min<size_t>(last + 1, spec.output_shape[2]);
-  if (first >= end) return {};
-  return {first, end - first, (padded_y - padding) * width + first * stride + tap_x - padding};
-}
-
-// Calls visit(weight index, channel, tap_y, tap_x, filter) in the order of the weights.
+// Calls visit(index, filter, channel, tap rows) in the order of the weights.
 template <class Visit>
 void for_each_weight(const LayerSpec& spec, Visit visit) {
   size_t index = 0;
@@ -76,57 +90,58 @@ void for_each_weight(const LayerSpec& spec, Visit visit) {
     for (size_t channel = 0; channel < spec.input_shape[0]; ++channel)
       for (size_t tap_y = 0; tap_y < spec.kernel; ++tap_y)
         for (size_t tap_x = 0; tap_x < spec.kernel; ++tap_x)
-          visit(index++, filter, channel, tap_y, tap_x);
+          visit(index++, filter, channel, TapRows(spec, tap_y, tap_x));
 }
 
 // Each output starts as its bias; taps are added in the order of the weights.
 void forward(const LayerSpec& spec, const ForwardPass& pass) {
   const size_t input_plane = size_t{spec.input_shape[1]} * spec.input_shape[2];
-  const size_t output_width = spec.output_shape[2];
-  const size_t output_plane = spec.output_shape[1] * output_width;
+  const size_t output_rows = spec.output_shape[1];
+  const size_t output_plane = output_rows * spec.output_shape[2];
   for (size_t row = 0; row < pass.batch; ++row) {
     const float* x = pass.input.data() + row * spec.input_shape[0] * input_plane;
     float* y = pass.output.data() + row * spec.filters * output_plane;
     for (size_t filter = 0; filter < spec.filters; ++filter)
       std::fill_n(y + filter * output_plane, output_plane, pass.bias[filter]);
-    for_each_weight(
-        spec, [&](size_t index, size_t filter, size_t channel, size_t tap_y, size_t tap_x) {
-          for (size_t output_row = 0; output_row < spec.output_shape[1]; ++output_row) {
-            const RowSpan span = tap_row(spec, output_row, tap_y, tap_x);
-            const float* from = x + channel * input_plane + span.input_offset;
-            float* to = y + filter * output_plane + output_row * output_width + span.first;
-            add_scaled(pass.weight[index], from, spec.stride, to, 1, span.count);
-          }
-        });
+    for_each_weight(spec, [&](size_t index, size_t filter, size_t channel, const TapRows& rows) {
+      for (size_t i = 0; i < output_rows; ++i)
+        if (rows.reaches(i))
+          add_scaled(pass.weight[index], x + channel * input_plane + rows.input_offset(i),
+                     spec.stride, y + filter * output_plane + rows.output_offset(i), 1,
+                     rows.count());
+    });
   }
 }
 
-// Rows of the batch are added in order; within one, output rows in order, each as a dot().
+// Rows of the batch are added in order. Within one, a weight's gradient is a sum in 8 lanes, lane
+// by the place in the output row, and an input's gradient is added in the order of the weights.
 void backward(const LayerSpec& spec, const BackwardPass& pass) {
   const size_t input_plane = size_t{spec.input_shape[1]} * spec.input_shape[2];
-  const size_t output_width = spec.output_shape[2];
-  const size_t output_plane = spec.output_shape[1] * output_width;
+  const size_t output_rows = spec.output_shape[1];
+  const size_t output_plane = output_rows * spec.output_shape[2];
   std::fill(pass.weight_gradient.begin(), pass.weight_gradient.end(), 0.0f);
   std::fill(pass.bias_gradient.begin(), pass.bias_gradient.end(), 0.0f);
   std::fill(pass.input_gradient.begin(), pass.input_gradient.end(), 0.0f);
   for (size_t row = 0; row < pass.batch; ++row) {
     const size_t input_start = row * spec.input_shape[0] * input_plane;
+    const float* x = pass.input.data() + input_start;
     const float* dy = pass.output_gradient.data() + row * spec.filters * output_plane;
-    for (size_t filter = 0; filter < spec.filters; ++filter)
-      for (size_t i = 0; i < output_plane; ++i)
-        pass.bias_gradient[filter] += dy[filter * output_plane + i];
-    for_each_weight(spec, [&](size_t index, size_t filter, size_t channel, size_t tap_y,
-                              size_t tap_x) {
-      for (size_t output_row = 0; output_row < spec.output_shape[1]; ++output_row) {
-        const RowSpan span = tap_row(spec, output_row, tap_y, tap_x);
-        const float* dy_row = dy + filter * output_plane + output_row * output_width + span.first;
-        const size_t offset = input_start + channel * input_plane + span.input_offset;
-        pass.weight_gradient[index] +=
-            dot(dy_row, pass.input.data() + offset, span.count, spec.stride);
-        if (pass.input_gradient.empty()) continue;
-        float* dx = pass.input_gradient.data() + offset;
-        add_scaled(pass.weight[index], dy_row, 1, dx, spec.stride, span.count);
+    float* dx = pass.input_gradient.empty() ? nullptr : pass.input_gradient.data() + input_start;
+    for (size_t filter = 0; filter < spec.filters; ++filter) {
+      LaneSum<16> sum;
+      sum.add(dy + filter * output_plane, output_plane);
+      pass.bias_gradient[filter] += sum.total();
+    }
+    for_each_weight(spec, [&](size_t index, size_t filter, size_t channel, const TapRows& rows) {
+      LaneSum<8> sum;
+      for (size_t i = 0; i < output_rows; ++i) {
+        if (!rows.reaches(i)) continue;
+        const float* from = dy + filter * output_plane + rows.output_offset(i);
+        const size_t offset = channel * input_plane + rows.input_offset(i);
+        sum.add_products(from, x + offset, rows.count(), spec.stride);
+        if (dx) add_scaled(pass.weight[index], from, 1, dx + offset, spec.stride, rows.count());
       }
+      pass.weight_gradient[index] += sum.total();
     });
   }
 }

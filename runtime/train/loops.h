@@ -8,21 +8,41 @@
 
 namespace paceline {
 
-// Sixteen partial sums, element i into sum i % 16, then folded in halves. `step` is the distance
-// between elements of b.
-inline float dot(const float* __restrict a, const float* __restrict b, size_t count,
-                 size_t step = 1) {
-  constexpr size_t kLanes = 16;
-  float sums[kLanes] = {};
-  size_t i = 0;
-  if (step == 1) {
-    for (; i + kLanes <= count; i += kLanes)
-      for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+// A sum in `lanes` partial sums that are folded in halves at the end.
+template <size_t lanes>
+class LaneSum {
+ public:
+  // Element i into lane i % lanes; `step` is the distance between elements of b.
+  void add_products(const float* __restrict a, const float* __restrict b, size_t count,
+                    size_t step = 1) {
+    size_t i = 0;
+    if (step == 1) {
+      for (; i + lanes <= count; i += lanes)
+        for (size_t lane = 0; lane < lanes; ++lane) sums_[lane] += a[i + lane] * b[i + lane];
+    }
+    for (; i < count; ++i) sums_[i % lanes] += a[i] * b[i * step];
   }
-  for (; i < count; ++i) sums[i % kLanes] += a[i] * b[i * step];
-  for (size_t half = kLanes / 2; half > 0; half /= 2)
-    for (size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  return sums[0];
+  void add(const float* values, size_t count) {
+    size_t i = 0;
+    for (; i + lanes <= count; i += lanes)
+      for (size_t lane = 0; lane < lanes; ++lane) sums_[lane] += values[i + lane];
+    for (; i < count; ++i) sums_[i % lanes] += values[i];
+  }
+  // Once.
+  float total() {
+    for (size_t half = lanes / 2; half > 0; half /= 2)
+      for (size_t lane = 0; lane < half; ++lane) sums_[lane] += sums_[lane + half];
+    return sums_[0];
+  }
+
+ private:
+  float sums_[lanes] = {};
+};
+
+inline float dot(const float* a, const float* b, size_t count) {
+  LaneSum<16> sum;
+  sum.add_products(a, b, count);
+  return sum.total();
 }
 
 // y += factor * x

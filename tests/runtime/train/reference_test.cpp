@@ -102,7 +102,7 @@ TEST_CASE("gradient: small nets agree with the derivative of their definition") 
 
 TEST_CASE("gradient: twenty steps give the same bytes on every machine and compiler") {
   CHECK(trained_checksum(test::kSmallMlp) == 0x3EA9CAEEu);
-  CHECK(trained_checksum(test::kSmallCnn) == 0xFEEE0175u);
+  CHECK(trained_checksum(test::kSmallCnn) == 0x85BF09FEu);
 }
 
 TEST_SUITE_END();
