@@ -13,7 +13,8 @@ constexpr uint32_t kStepsCapFactor = 4;
 // Share of a worker's time that evaluation may take; a forward pass costs a third of a step.
 constexpr double kEvaluationShareMax = 0.05;
 constexpr double kForwardShareOfStep = 1.0 / 3;
-// The last part of a planned run exchanges at every step: local steps drift apart, and it shows at the end.
+// The last part of a planned run exchanges at every step: local steps drift apart, and it shows at
+// the end.
 constexpr double kDenseFrom = 0.95;
 
 }  // namespace
@@ -33,10 +34,11 @@ Directive Director::compose(const FleetFacts& facts) {
   }
   directive.steps_cap = std::min(kStepsCapFactor * directive.tau, kStepsCapFactor * kTauMax);
   directive.elastic = options_.elastic;
-  directive.codec_up = static_cast<uint8_t>(
-      facts.publication <= options_.warmup_publications && codec_info(options_.codec_up).bits_per_element < 8
-          ? CodecId::kQ8
-          : options_.codec_up);
+  directive.codec_up =
+      static_cast<uint8_t>(facts.publication <= options_.warmup_publications &&
+                                   codec_info(options_.codec_up).bits_per_element < 8
+                               ? CodecId::kQ8
+                               : options_.codec_up);
   directive.codec_down = static_cast<uint8_t>(options_.codec_down);
   const double fall = std::clamp((facts.progress - 0.5) / 0.5, 0.0, 1.0);
   directive.rate = static_cast<float>(options_.rate * (1 - fall * (1 - options_.rate_end)));

@@ -1,7 +1,8 @@
 // Composes each round's directive, and says why.
 //
-// Policies are estimators; this is the one place where their answers become what every worker does next:
-// tau, codecs, rate, whether to evaluate, whether the run is over. Pure: what it knows it was told.
+// Policies are estimators; this is the one place where their answers become what every worker does
+// next: tau, codecs, rate, whether to evaluate, whether the run is over. Pure: what it knows it was
+// told.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct DirectorOptions {
   double keep = 1;
   bool elastic = false;
   uint32_t batch = 32;
-  // Publications at the start in which updates go up in Q8: the first residuals are as large as the updates.
+  // Publications at the start in which updates go up in Q8: the first residuals are as large as the
+  // updates.
   uint32_t warmup_publications = 0;
 };
 

@@ -25,8 +25,8 @@ struct Staging {
 // A committed update that waits for its round.
 struct HeldUpdate {
   uint64_t sequence = 0;
-  std::vector<Bytes> chunks;        // none: the worker's step was not finite; counts with weight 0
-  std::vector<PayloadView> views;   // of `chunks`, verified
+  std::vector<Bytes> chunks;       // none: the worker's step was not finite; counts with weight 0
+  std::vector<PayloadView> views;  // of `chunks`, verified
   uint32_t steps = 0;
 };
 

@@ -28,9 +28,12 @@ DirectorOptions director_options(const ServerOptions& options, bool elastic) {
 
 }  // namespace
 
-Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options) {
+Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options,
+                                                     std::unique_ptr<Freq> freq) {
   PACELINE_ASSIGN(std::unique_ptr<Pace> pace, make_pace(options.pace));
-  PACELINE_ASSIGN(std::unique_ptr<Freq> freq, make_freq(options.freq));
+  if (!freq) {
+    PACELINE_ASSIGN(freq, make_freq(options.freq));
+  }
   if (options.codec_down == CodecId::kS1)
     return fail(Code::kInvalidArgument,
                 "codec s1 can't go down: its error stays in the model; use s1r or q8");
@@ -40,7 +43,8 @@ Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options) {
       new ServerCore(std::move(options), std::move(pace), std::move(freq)));
 }
 
-ServerCore::ServerCore(ServerOptions options, std::unique_ptr<Pace> pace, std::unique_ptr<Freq> freq)
+ServerCore::ServerCore(ServerOptions options, std::unique_ptr<Pace> pace,
+                       std::unique_ptr<Freq> freq)
     : options_(std::move(options)),
       pace_(std::move(pace)),
       director_(director_options(options_, pace_->elastic()), std::move(freq)),
@@ -86,13 +90,16 @@ void ServerCore::on_request(RequestToken token, const std::string& peer_identity
       on_heartbeat(*member, token, *beat, now);
     } else {
       reply(token,
-            Refused{0, RefusalClass::kNotAllowed, format_text("%s is not a request", message_name(message)),
+            Refused{0, RefusalClass::kNotAllowed,
+                    format_text("%s is not a request", message_name(message)),
                     "bring worker and server to one version"},
             envelope.session);
     }
   } else {
     reply(token,
-          Refused{0, RefusalClass::kStaleSession, "this session is not known here", "say hello again"}, 0);
+          Refused{0, RefusalClass::kStaleSession, "this session is not known here",
+                  "say hello again"},
+          envelope.session);
   }
   advance(now);
 }
@@ -123,7 +130,8 @@ TimeUs ServerCore::next_timer() const {
   TimeUs next = round_deadline_;
   for (const Member& member : members_) {
     if (member.exchange.token != 0) next = std::min(next, member.exchange.since + patience);
-    if (member.ready_request.token != 0) next = std::min(next, member.ready_request.since + patience);
+    if (member.ready_request.token != 0)
+      next = std::min(next, member.ready_request.since + patience);
     if (member.counted && !member.held)
       next = std::min(next, member.last_seen + 3 * from_ms(options_.heartbeat_ms) + 1);
   }

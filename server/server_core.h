@@ -1,8 +1,8 @@
 // The parameter server as a state machine: sessions, rounds, sums, publications.
 //
-// Pure: (event, now) in, replies out. It holds no socket, clock, file or thread; the daemon, the simulator
-// and the tests drive this same object. Sums are taken in worker-id order, so the same updates give the
-// same bytes whatever the order of arrival. Single thread.
+// Pure: (event, now) in, replies out. It holds no socket, clock, file or thread; the daemon, the
+// simulator and the tests drive this same object. Sums are taken in worker-id order, so the same
+// updates give the same bytes whatever the order of arrival. Single thread.
 //
 // docs/architecture.md tells how a round goes; docs/wire_format.md tells the messages.
 #pragma once
@@ -35,11 +35,11 @@ struct ServerOptions {
   double rate_end = 0.1;
   uint32_t warmup_publications = 0;
   uint32_t min_workers = 1;
-  uint32_t heartbeat_ms = 1000;     // three missed ones: the worker is gone
+  uint32_t heartbeat_ms = 1000;            // three missed ones: the worker is gone
   uint32_t exchange_deadline_ms = 30'000;  // what a round waits from its first Ready or Exchange on
-  std::vector<std::string> fleet;   // names whose ids are their places in this list
-  uint64_t session_seed = 1;        // from the system's random source in a daemon
-  bool durable = false;             // what Granted says
+  std::vector<std::string> fleet;          // names whose ids are their places in this list
+  uint64_t session_seed = 1;               // from the system's random source in a daemon
+  bool durable = false;                    // what Granted says
 };
 
 // Sees every update that is applied, for checkers and tests.
@@ -58,9 +58,12 @@ class ServerCore {
 
   // Starts at the model's initial parameters, generation 1. Errors: kInvalidArgument for a pace,
   // frequency policy or codec that can't be.
-  static Result<std::unique_ptr<ServerCore>> make(ServerOptions options);
-  // Goes on from save()d bytes. `exact`: they are the last state of a life that ended in order; otherwise
-  // the generation rises. Errors: kCorrupt, kInvalidArgument if they belong to another run.
+  // `freq` replaces the policy that the options name.
+  static Result<std::unique_ptr<ServerCore>> make(ServerOptions options,
+                                                  std::unique_ptr<Freq> freq = nullptr);
+  // Goes on from save()d bytes. `exact`: they are the last state of a life that ended in order;
+  // otherwise the generation rises. Errors: kCorrupt, kInvalidArgument if they belong to another
+  // run.
   Status restore(ByteSpan state, bool exact);
   Bytes save() const;
 
@@ -116,7 +119,8 @@ class ServerCore {
   ServerCore(ServerOptions options, std::unique_ptr<Pace> pace, std::unique_ptr<Freq> freq);
 
   // server_session.cpp: who is there.
-  void on_hello(RequestToken token, const std::string& peer_identity, const Hello& hello, TimeUs now);
+  void on_hello(RequestToken token, const std::string& peer_identity, const Hello& hello,
+                TimeUs now);
   Status admit(const Hello& hello) const;
   Member* member_of(uint64_t session);
   Member& member_named(const std::string& name);
@@ -170,8 +174,8 @@ class ServerCore {
   uint64_t publication_ = 1;
   uint64_t version_ = 0;
   uint64_t round_ = 1;
-  uint64_t epoch_ = 0;     // of membership
-  double rows_full_ = 0;   // training rows that weigh 1 in this epoch; 0: no member yet
+  uint64_t epoch_ = 0;    // of membership
+  double rows_full_ = 0;  // training rows that weigh 1 in this epoch; 0: no member yet
   std::vector<float> master_;
   std::vector<float> published_;
   std::vector<float> sum_;
@@ -186,7 +190,7 @@ class ServerCore {
   double progress_ = -1;
   bool finishing_ = false;
   bool finished_ = false;
-  bool cut_called_ = false;        // of the open round
+  bool cut_called_ = false;  // of the open round
   TimeUs round_deadline_ = kNever;
   // Paces without rounds: what decides when to publish.
   uint64_t applied_since_publication_ = 0;

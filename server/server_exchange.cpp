@@ -1,4 +1,5 @@
-// Updates come in: staged chunk by chunk, committed whole, applied or held, or refused with a reason.
+// Updates come in: staged chunk by chunk, committed whole, applied or held, or refused with a
+// reason.
 #include <algorithm>
 
 #include "runtime/base/check.h"
@@ -24,13 +25,18 @@ uint32_t checksum_of(const std::vector<Bytes>& chunks) {
 
 void ServerCore::on_push(Member& member, RequestToken token, const Push& push) {
   if (push.incarnation != member.incarnation)
-    return reply(token, Refused{push.sequence, RefusalClass::kStaleSession, "another life of this worker "
-                                "is known here", "say hello again"}, member.session);
+    return reply(token,
+                 Refused{push.sequence, RefusalClass::kStaleSession,
+                         "another life of this worker "
+                         "is known here",
+                         "say hello again"},
+                 member.session);
   member.eligible = true;
   const auto wrong = [&](const std::string& what) {
     refuse(member, token, {push.sequence, RefusalClass::kContent, what, "the payload is dropped"});
   };
-  if (push.sequence <= member.last_settled || (member.held && member.held->sequence == push.sequence))
+  if (push.sequence <= member.last_settled ||
+      (member.held && member.held->sequence == push.sequence))
     return reply(token, Got{push.sequence, push.chunk}, member.session);  // a late copy
   if (push.chunk_count != layout().chunk_count() || push.chunk >= push.chunk_count)
     return wrong(format_text("chunk %u of %u, the model has %u", push.chunk, push.chunk_count,
@@ -52,8 +58,12 @@ void ServerCore::on_push(Member& member, RequestToken token, const Push& push) {
 
 void ServerCore::on_ready(Member& member, RequestToken token, const Ready& ready, TimeUs now) {
   if (ready.incarnation != member.incarnation)
-    return reply(token, Refused{0, RefusalClass::kStaleSession, "another life of this worker is known "
-                                "here", "say hello again"}, member.session);
+    return reply(token,
+                 Refused{0, RefusalClass::kStaleSession,
+                         "another life of this worker is known "
+                         "here",
+                         "say hello again"},
+                 member.session);
   member.eligible = true;
   if (ready.round < round_ || !pace_->elastic() || (ready.round == round_ && cut_called_))
     return reply(token, Close{ready.round}, member.session);
@@ -64,14 +74,20 @@ void ServerCore::on_ready(Member& member, RequestToken token, const Ready& ready
 void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange& exchange,
                              TimeUs now) {
   if (exchange.incarnation != member.incarnation)
-    return reply(token, Refused{exchange.sequence, RefusalClass::kStaleSession, "another life of this "
-                                "worker is known here", "say hello again"}, member.session);
+    return reply(token,
+                 Refused{exchange.sequence, RefusalClass::kStaleSession,
+                         "another life of this "
+                         "worker is known here",
+                         "say hello again"},
+                 member.session);
   member.eligible = !exchange.leaving;
   const uint64_t sequence = exchange.sequence;
   const bool settled = sequence <= member.last_settled;
   if (settled && sequence == member.last_settled && member.verdict == Verdict::kRefused)
-    return reply(token, Refused{sequence, RefusalClass::kLate, "this update was refused before",
-                                "take it back into the residual"}, member.session);
+    return reply(token,
+                 Refused{sequence, RefusalClass::kLate, "this update was refused before",
+                         "take it back into the residual"},
+                 member.session);
   const bool held = member.held && member.held->sequence == sequence;
   if (!settled && !held && !commit(member, token, exchange, now)) return;
   if (exchange.leaving) {
@@ -95,18 +111,21 @@ std::optional<Refused> ServerCore::objection(const Exchange& exchange) const {
   if (exchange.generation != generation_)
     return refused(RefusalClass::kLate, "it belongs to another generation of the model", take_back);
   if (exchange.base_publication > publication_ || exchange.base_publication == 0)
-    return refused(RefusalClass::kLate, "it stands on a publication that is not known here", take_back);
+    return refused(RefusalClass::kLate, "it stands on a publication that is not known here",
+                   take_back);
   const uint64_t gap = publication_ - exchange.base_publication;
   if (gap > kResetGapPublications)
-    return refused(RefusalClass::kReset,
-                   format_text("its model is %llu publications old", static_cast<unsigned long long>(gap)),
-                   "it starts afresh on the newest model");
+    return refused(
+        RefusalClass::kReset,
+        format_text("its model is %llu publications old", static_cast<unsigned long long>(gap)),
+        "it starts afresh on the newest model");
   if (gap == 0 && exchange.base_checksum != checksum_)
     return refused(RefusalClass::kLate, "its copy of the model differs from ours", take_back);
   if (pace_->apply() == Apply::kHold && exchange.round != round_)
-    return refused(RefusalClass::kLate,
-                   format_text("round %llu is closed", static_cast<unsigned long long>(exchange.round)),
-                   take_back);
+    return refused(
+        RefusalClass::kLate,
+        format_text("round %llu is closed", static_cast<unsigned long long>(exchange.round)),
+        take_back);
   return std::nullopt;
 }
 

@@ -1,4 +1,5 @@
-// The model goes out: deltas that were encoded once, or an exact key frame to who is too far behind.
+// The model goes out: deltas that were encoded once, or an exact key frame to who is too far
+// behind.
 #include <algorithm>
 
 #include "runtime/base/check.h"
@@ -15,13 +16,18 @@ constexpr size_t kKeyFramesKept = 2;            // the newest, and one that may 
 
 void ServerCore::on_fetch(Member& member, RequestToken token, const Fetch& fetch, TimeUs now) {
   if (fetch.generation != generation_)
-    return reply(token, Refused{0, RefusalClass::kStaleSession, "another generation has begun",
-                                "say hello again"}, member.session);
+    return reply(
+        token,
+        Refused{0, RefusalClass::kStaleSession, "another generation has begun", "say hello again"},
+        member.session);
   if (fetch.chunk >= layout().chunk_count())
-    return reply(token, Refused{0, RefusalClass::kLate, format_text("the model has %u chunks",
-                                layout().chunk_count()), "say hello again"}, member.session);
-  const bool kept = !deltas_.empty() && fetch.from >= deltas_.front().from &&
-                    fetch.from < publication_;
+    return reply(
+        token,
+        Refused{0, RefusalClass::kLate,
+                format_text("the model has %u chunks", layout().chunk_count()), "say hello again"},
+        member.session);
+  const bool kept =
+      !deltas_.empty() && fetch.from >= deltas_.front().from && fetch.from < publication_;
   if (fetch.from == 0 || fetch.exact || !kept) return send_key_frame(member, token, fetch, now);
   const Delta& delta = deltas_[fetch.from - deltas_.front().from];
   PACELINE_CHECK(delta.from == fetch.from);
@@ -37,19 +43,23 @@ void ServerCore::on_fetch(Member& member, RequestToken token, const Fetch& fetch
   reply(token, std::move(answer), member.session);
 }
 
-void ServerCore::send_key_frame(Member& member, RequestToken token, const Fetch& fetch, TimeUs now) {
+void ServerCore::send_key_frame(Member& member, RequestToken token, const Fetch& fetch,
+                                TimeUs now) {
   const KeyFrame* frame = nullptr;
   if (fetch.chunk > 0) {
     // A transfer that has begun goes on with the same bits.
     const auto found = std::ranges::find(key_frames_, fetch.to, &KeyFrame::publication);
     if (found != key_frames_.end()) frame = &*found;
     if (frame == nullptr)
-      return reply(token, Refused{0, RefusalClass::kLate, "this key frame is not kept any more",
-                                  "say hello again"}, member.session);
+      return reply(
+          token,
+          Refused{0, RefusalClass::kLate, "this key frame is not kept any more", "say hello again"},
+          member.session);
   } else {
-    const bool usable = !key_frames_.empty() && now - key_frames_.back().made_at < kKeyFrameAgeMax &&
-                        (key_frames_.back().publication == publication_ ||
-                         (!deltas_.empty() && key_frames_.back().publication >= deltas_.front().from));
+    const bool usable =
+        !key_frames_.empty() && now - key_frames_.back().made_at < kKeyFrameAgeMax &&
+        (key_frames_.back().publication == publication_ ||
+         (!deltas_.empty() && key_frames_.back().publication >= deltas_.front().from));
     if (!usable) {
       KeyFrame made;
       made.publication = publication_;
@@ -57,8 +67,8 @@ void ServerCore::send_key_frame(Member& member, RequestToken token, const Fetch&
       made.made_at = now;
       // An absolute publication, encoded as every other: what is added to zero is the model itself.
       std::vector<float> copy(published_.size(), 0.0f);
-      const Status status = encode_delta(layout(), CodecId::kRaw32, {0, publication_}, published_, copy,
-                                         &encoded_);
+      const Status status =
+          encode_delta(layout(), CodecId::kRaw32, {0, publication_}, published_, copy, &encoded_);
       PACELINE_CHECK(status.ok());
       made.chunks = encoded_.chunks;
       key_frames_.push_back(std::move(made));

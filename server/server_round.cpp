@@ -37,7 +37,8 @@ void ServerCore::advance(TimeUs now) {
   const bool enough = !rows.empty() && rows.size() >= options_.min_workers;
   if (rounds && enough) {
     const bool any = std::ranges::any_of(rows, [](const PaceRow& r) { return r.held || r.ready; });
-    if (any && round_deadline_ == kNever) round_deadline_ = now + from_ms(options_.exchange_deadline_ms);
+    if (any && round_deadline_ == kNever)
+      round_deadline_ = now + from_ms(options_.exchange_deadline_ms);
     if (pace_->elastic() && !cut_called_ && pace_->cuts(rows)) {
       cut_called_ = true;
       round_deadline_ = now + from_ms(options_.exchange_deadline_ms);
@@ -94,8 +95,8 @@ void ServerCore::close_round(TimeUs now) {
   std::vector<Member*> contributors;
   for (Member& member : members_)
     if (member.held) contributors.push_back(&member);
-  const float divisor = divisor_of(pace_->divisor() == Divisor::kContributors ? contributors
-                                                                              : counted_members());
+  const float divisor =
+      divisor_of(pace_->divisor() == Divisor::kContributors ? contributors : counted_members());
   apply_updates(contributors, divisor, directive_.keep);
   finish_evaluations(true);
   publish(finishing_ ? CodecId::kRaw32 : static_cast<CodecId>(directive_.codec_down));
@@ -137,7 +138,8 @@ void ServerCore::publish(CodecId codec) {
 void ServerCore::publish_if_due(TimeUs now) {
   if (applied_since_publication_ == 0 || finished_) return;
   const bool all_new = applied_since_publication_ >= counted_members().size();
-  const bool interval_over = static_cast<double>(now - last_publication_at_) >= exchange_interval_us_;
+  const bool interval_over =
+      static_cast<double>(now - last_publication_at_) >= exchange_interval_us_;
   if (!all_new && !interval_over) return;
   if (directive_.keep != 1.0f)
     for (float& value : master_) value *= directive_.keep;
@@ -175,11 +177,13 @@ void ServerCore::compose_directive() {
   facts.publication = publication_;
   facts.progress = progress_;
   for (const Member& member : members_)
-    if (member.counted) facts.held_out_rows_max = std::max(facts.held_out_rows_max, member.held_out_rows);
+    if (member.counted)
+      facts.held_out_rows_max = std::max(facts.held_out_rows_max, member.held_out_rows);
   const uint32_t before = directive_.tau;
   directive_ = director_.compose(facts);
   directive_.finish = finished_;
-  if (directive_.tau != before) log_info("exchange every %u steps: %s", directive_.tau, directive_.reason.c_str());
+  if (directive_.tau != before)
+    log_info("exchange every %u steps: %s", directive_.tau, directive_.reason.c_str());
 }
 
 }  // namespace paceline

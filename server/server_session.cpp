@@ -8,8 +8,8 @@ namespace paceline {
 
 namespace {
 
-constexpr double kRowsCapFactor = 10;        // of the median: a board can't claim the whole fleet
-constexpr uint64_t kTrainingRowsMin = 20;    // fewer: it observes and is in no close
+constexpr double kRowsCapFactor = 10;      // of the median: a board can't claim the whole fleet
+constexpr uint64_t kTrainingRowsMin = 20;  // fewer: it observes and is in no close
 
 }  // namespace
 
@@ -31,14 +31,16 @@ Member& ServerCore::member_named(const std::string& name) {
 
 Status ServerCore::admit(const Hello& hello) const {
   if (hello.protocol_max < kProtocolMin || hello.protocol_min > kProtocol)
-    return fail(Code::kUnsupported,
-                "the worker speaks protocol %u to %u, this server %u to %u; install the same version",
-                hello.protocol_min, hello.protocol_max, kProtocolMin, kProtocol);
+    return fail(
+        Code::kUnsupported,
+        "the worker speaks protocol %u to %u, this server %u to %u; install the same version",
+        hello.protocol_min, hello.protocol_max, kProtocolMin, kProtocol);
   const ModelSpec& model = options_.run.model;
   if (hello.feature_count != model.input_features())
-    return fail(Code::kRefused,
-                "its rows have %u values, the model takes %llu; give the data that the model was made for",
-                hello.feature_count, static_cast<unsigned long long>(model.input_features()));
+    return fail(
+        Code::kRefused,
+        "its rows have %u values, the model takes %llu; give the data that the model was made for",
+        hello.feature_count, static_cast<unsigned long long>(model.input_features()));
   if (hello.class_count > model.class_count)
     return fail(Code::kRefused,
                 "its labels have %u classes, the model has %u; check its label file or column",
@@ -61,7 +63,8 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
     return refused(fail(Code::kRefused, "the worker has no name; start it with --name NAME"));
   const bool is_new = std::ranges::find(members_, name, &Member::name) == members_.end();
   if (is_new && members_.size() >= kWorkersMax)
-    return refused(fail(Code::kRefused, "the fleet is full (%u workers); remove some", kWorkersMax));
+    return refused(
+        fail(Code::kRefused, "the fleet is full (%u workers); remove some", kWorkersMax));
   if (Status status = admit(hello); !status.ok()) return refused(status);
 
   Member& member = member_named(name);
@@ -81,8 +84,8 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   member.training_rows = hello.training_rows;
   member.held_out_rows = hello.held_out_rows;
   if (!member.counted) weigh(member);
-  member.next_sequence = std::max(
-      {member.next_sequence, hello.last_settled + 1, hello.pending_sequence + 1});
+  member.next_sequence =
+      std::max({member.next_sequence, hello.last_settled + 1, hello.pending_sequence + 1});
   if (is_new || member.exchanges == 0)
     log_info("worker %s joins with %llu rows (%s)", name.c_str(),
              static_cast<unsigned long long>(hello.training_rows), hello.build.c_str());
@@ -116,7 +119,8 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   reply(token, std::move(welcome), member.session);
 }
 
-void ServerCore::on_heartbeat(Member& member, RequestToken token, const Heartbeat& beat, TimeUs now) {
+void ServerCore::on_heartbeat(Member& member, RequestToken token, const Heartbeat& beat,
+                              TimeUs now) {
   if (beat.clock >= 1) member.eligible = true;
   member.step_us = beat.step_us;
   member.last_seen = now;

@@ -93,10 +93,10 @@ void ConfigSection::read(const char* key, uint64_t* value, uint64_t lowest, uint
   const std::optional<int64_t> found = node->value_exact<int64_t>();
   if (!found || *found < 0 || static_cast<uint64_t>(*found) < lowest ||
       static_cast<uint64_t>(*found) > highest)
-    return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be a whole number from %llu to %llu",
-                         place(table_->source, node->source()).c_str(), table_->name.c_str(), key,
-                         static_cast<unsigned long long>(lowest),
-                         static_cast<unsigned long long>(highest)));
+    return remember(
+        fail(Code::kInvalidArgument, "%s: %s.%s has to be a whole number from %llu to %llu",
+             place(table_->source, node->source()).c_str(), table_->name.c_str(), key,
+             static_cast<unsigned long long>(lowest), static_cast<unsigned long long>(highest)));
   *value = static_cast<uint64_t>(*found);
 }
 

@@ -1,4 +1,5 @@
-// Settings from a TOML file: typed, bounded, with errors that name line, column and the nearest valid key.
+// Settings from a TOML file: typed, bounded, with errors that name line, column and the nearest
+// valid key.
 //
 //   PACELINE_ASSIGN(Config config, Config::parse(text, "run.toml"));
 //   ConfigSection section = config.section("training");
@@ -16,8 +17,8 @@
 
 namespace paceline {
 
-// One table. read() leaves the value alone where the key is absent. The first error is kept and given
-// by finish(), which also refuses keys that nobody read.
+// One table. read() leaves the value alone where the key is absent. The first error is kept and
+// given by finish(), which also refuses keys that nobody read.
 class ConfigSection {
  public:
   void read(const char* key, double* value, double lowest, double highest);

@@ -16,8 +16,8 @@ inline constexpr uint32_t kChunkBlocksMax = kChunkElementsMax / kBlockElements;
 // One encoded chunk. RAW32 of a full chunk is 512 KiB and its frame.
 inline constexpr size_t kChunkBytesMax = 1024 * 1024;
 
-// One message on a transport, hardly above a chunk: NNG buffers a whole message per connection before
-// anybody sees it, so connections x this is the server's ceiling.
+// One message on a transport, hardly above a chunk: NNG buffers a whole message per connection
+// before anybody sees it, so connections x this is the server's ceiling.
 inline constexpr size_t kMessageBytesMax = kChunkBytesMax + 64 * 1024;
 
 // Parameters of one model that is held in memory (pads included): 256 MiB as float32.
@@ -26,11 +26,12 @@ inline constexpr uint32_t kTensorsMax = 4096;
 inline constexpr uint32_t kModelChunksMax =
     static_cast<uint32_t>(kModelElementsMax / kChunkElementsMax);
 
-// Workers of one fleet: their P x 2^19 must sum in 64 bits with room, and a session costs about 50 KB.
+// Workers of one fleet: their P x 2^19 must sum in 64 bits with room, and a session costs about 50
+// KB.
 inline constexpr uint32_t kWorkersMax = 4096;
 
-inline constexpr size_t kNameBytesMax = 64;         // a worker's or tensor's name
-inline constexpr size_t kReasonBytesMax = 512;      // why and how to mend it, for a person
+inline constexpr size_t kNameBytesMax = 64;            // a worker's or tensor's name
+inline constexpr size_t kReasonBytesMax = 512;         // why and how to mend it, for a person
 inline constexpr size_t kRunTextBytesMax = 64 * 1024;  // the run's description (TOML)
 inline constexpr size_t kLogLineBytesMax = 1024;
 

@@ -21,12 +21,13 @@ void write_line(const char* level, const char* format, va_list arguments) {
   clock_gettime(CLOCK_REALTIME, &now);
   tm utc{};
   gmtime_r(&now.tv_sec, &utc);
-  int used = std::snprintf(line, sizeof line, "%02d:%02d:%02d.%03ld %s %s%s", utc.tm_hour, utc.tm_min,
-                           utc.tm_sec, now.tv_nsec / 1'000'000, level, process_name.c_str(),
-                           process_name.empty() ? "" : ": ");
+  int used = std::snprintf(line, sizeof line, "%02d:%02d:%02d.%03ld %s %s%s", utc.tm_hour,
+                           utc.tm_min, utc.tm_sec, now.tv_nsec / 1'000'000, level,
+                           process_name.c_str(), process_name.empty() ? "" : ": ");
   const int room = static_cast<int>(sizeof line) - 1;
   if (used > room) used = room;
-  const int text = std::vsnprintf(line + used, sizeof line - static_cast<size_t>(used), format, arguments);
+  const int text =
+      std::vsnprintf(line + used, sizeof line - static_cast<size_t>(used), format, arguments);
   if (text > 0) used = used + text < room ? used + text : room - 1;
   line[used++] = '\n';
   std::fwrite(line, 1, static_cast<size_t>(used), stderr);
@@ -38,13 +39,13 @@ void set_log_level(LogLevel level) { current_level = level; }
 LogLevel log_level() { return current_level; }
 void set_log_name(const char* name) { process_name = name; }
 
-#define PACELINE_LOG_FUNCTION(function, level, word)     \
-  void function(const char* format, ...) {               \
-    if (current_level.load() > level) return;            \
-    va_list arguments;                                   \
-    va_start(arguments, format);                         \
-    write_line(word, format, arguments);                 \
-    va_end(arguments);                                   \
+#define PACELINE_LOG_FUNCTION(function, level, word) \
+  void function(const char* format, ...) {           \
+    if (current_level.load() > level) return;        \
+    va_list arguments;                               \
+    va_start(arguments, format);                     \
+    write_line(word, format, arguments);             \
+    va_end(arguments);                               \
   }
 
 PACELINE_LOG_FUNCTION(log_debug, LogLevel::kDebug, "debug")

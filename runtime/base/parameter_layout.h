@@ -1,8 +1,8 @@
 // Where each tensor of a model lies in the one flat vector that is trained, sent and summed.
 //
 // Every tensor starts at a multiple of kBlockElements; the elements between a tensor's end and the
-// next start are pads, zero for ever. A block never spans tensors. The layout follows from the model
-// description alone, so both ends derive it and no message carries it.
+// next start are pads, zero for ever. A block never spans tensors. The layout follows from the
+// model description alone, so both ends derive it and no message carries it.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct BlockRun {
   uint32_t block_count = 0;
   // Elements that are parameters; the rest of the last block is pads.
   uint32_t element_count = 0;
-  // Wide blocks take the header's codec. Narrow ones (tensors below kWideTensorElements, tails below
-  // a whole block) ride as Q8 where that codec is a 1-bit one.
+  // Wide blocks take the header's codec. Narrow ones (tensors below kWideTensorElements, tails
+  // below a whole block) ride as Q8 where that codec is a 1-bit one.
   bool wide = false;
 };
 
@@ -52,8 +52,8 @@ class ParameterLayout {
  public:
   ParameterLayout() = default;
 
-  // Places `tensors` in order. Errors: kInvalidArgument for an empty list, an empty or repeated name
-  // or a zero dimension; kResourceExhausted above kTensorsMax or kModelElementsMax.
+  // Places `tensors` in order. Errors: kInvalidArgument for an empty list, an empty or repeated
+  // name or a zero dimension; kResourceExhausted above kTensorsMax or kModelElementsMax.
   static Result<ParameterLayout> make(std::vector<TensorSpec> tensors);
 
   std::span<const TensorSpec> tensors() const { return tensors_; }
@@ -65,9 +65,7 @@ class ParameterLayout {
   // Runs in block order; together they cover every block once.
   std::span<const BlockRun> runs() const { return runs_; }
 
-  uint32_t chunk_count() const {
-    return (block_count_ + kChunkBlocksMax - 1) / kChunkBlocksMax;
-  }
+  uint32_t chunk_count() const { return (block_count_ + kChunkBlocksMax - 1) / kChunkBlocksMax; }
   // index < chunk_count().
   ChunkRange chunk(uint32_t index) const;
 

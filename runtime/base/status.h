@@ -1,7 +1,8 @@
 // Expected failures as values.
 //
-// A Status says what went wrong, which thing it happened to and how to mend it. A Result<T> is a T or
-// such a Status. Broken invariants of our own are not expected failures: check.h stops the program.
+// A Status says what went wrong, which thing it happened to and how to mend it. A Result<T> is a T
+// or such a Status. Broken invariants of our own are not expected failures: check.h stops the
+// program.
 #pragma once
 
 #include <string>
@@ -65,17 +66,17 @@ inline tl::unexpected<Status> fail(Status status) {
 #define PACELINE_CONCAT(a, b) PACELINE_CONCAT_INNER(a, b)
 
 // Leaves the enclosing function with the error of an expression that gives a Status.
-#define PACELINE_TRY(expression)                                            \
-  do {                                                                      \
-    if (::paceline::Status status_ = (expression); !status_.ok())           \
-      return ::paceline::fail(std::move(status_));                          \
+#define PACELINE_TRY(expression)                                  \
+  do {                                                            \
+    if (::paceline::Status status_ = (expression); !status_.ok()) \
+      return ::paceline::fail(std::move(status_));                \
   } while (false)
 
 // Declares `variable` from an expression that gives a Result<T>, or leaves the enclosing function,
 // with its error.
 #define PACELINE_ASSIGN(variable, expression) \
   PACELINE_ASSIGN_INNER(variable, expression, PACELINE_CONCAT(result_, __LINE__))
-#define PACELINE_ASSIGN_INNER(variable, expression, result) \
-  auto result = (expression);                               \
+#define PACELINE_ASSIGN_INNER(variable, expression, result)        \
+  auto result = (expression);                                      \
   if (!result) return ::paceline::fail(std::move(result).error()); \
   variable = std::move(*result)

@@ -1,7 +1,8 @@
 // How many local steps lie between two exchanges (tau).
 //
-// A frequency policy is a pure estimator: it is told what the fleet's evaluations say and answers with a
-// tau and the reason. It sees no model, link or clock. The Director (server/director.h) asks at each cut.
+// A frequency policy is a pure estimator: it is told what the fleet's evaluations say and answers
+// with a tau and the reason. It sees no model, link or clock. The Director (server/director.h) asks
+// at each cut.
 #pragma once
 
 #include <cstdint>

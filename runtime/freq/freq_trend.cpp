@@ -1,10 +1,10 @@
 // tau from the trend of the fleet's evaluations (our definition; docs/freqs.md).
 //
-// Over the last 5 to 8 evaluations of the loss: a least-squares slope that is below -2 standard errors is
-// a clear fall (the model climbs: talk less, tau doubles); one above +2 standard errors is a clear rise
-// (talk more, tau halves); anything else says nothing and tau stays. At least 5 evaluations lie between
-// two changes, all of them made at the present tau. The loss, not the accuracy: on small hold-outs an
-// accuracy moves in steps as large as the trend.
+// Over the last 5 to 8 evaluations of the loss: a least-squares slope that is below -2 standard
+// errors is a clear fall (the model climbs: talk less, tau doubles); one above +2 standard errors
+// is a clear rise (talk more, tau halves); anything else says nothing and tau stays. At least 5
+// evaluations lie between two changes, all of them made at the present tau. The loss, not the
+// accuracy: on small hold-outs an accuracy moves in steps as large as the trend.
 #include <algorithm>
 #include <cmath>
 #include <deque>

@@ -1,9 +1,9 @@
 // Who waits for whom.
 //
-// A pace answers four questions from a table of workers, and does nothing else: apply an update now or
-// hold it for its round? do the held updates make a round? may this worker go on? by what is a sum
-// divided? It sees no socket, clock, model or codec. The server asks after every event; the simulator
-// asks the same object. METHODS: docs/paces.md gives each rule with its source.
+// A pace answers four questions from a table of workers, and does nothing else: apply an update now
+// or hold it for its round? do the held updates make a round? may this worker go on? by what is a
+// sum divided? It sees no socket, clock, model or codec. The server asks after every event; the
+// simulator asks the same object. METHODS: docs/paces.md gives each rule with its source.
 //
 // A worker's iteration is the work between two of its exchanges; its clock counts finished ones.
 #pragma once
@@ -19,8 +19,8 @@
 
 namespace paceline {
 
-// One worker as a pace sees it. Only members (counted in this round) are in the table, and contributors
-// that are not counted yet are not.
+// One worker as a pace sees it. Only members (counted in this round) are in the table, and
+// contributors that are not counted yet are not.
 struct PaceRow {
   uint32_t worker_id = 0;
   uint64_t clock = 0;  // finished iterations since it joined, on top of the smallest clock it met

@@ -1,7 +1,7 @@
 // Asynchronous parallel: an update is applied when it arrives and its worker goes on at once.
 //
-// Every update is divided by the weights of all members, so n updates move as far as one round of bsp;
-// staleness grows with the number of workers (n - 1 on average with equal ones).
+// Every update is divided by the weights of all members, so n updates move as far as one round of
+// bsp; staleness grows with the number of workers (n - 1 on average with equal ones).
 #include "runtime/pace/pace.h"
 
 namespace paceline {

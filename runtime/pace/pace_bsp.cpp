@@ -1,5 +1,6 @@
 // Bulk synchronous parallel (Valiant 1990): every round waits for an update of every member; the
-// weighted mean is applied once. Reduced in worker-id order it is the bit-exact reference of all others.
+// weighted mean is applied once. Reduced in worker-id order it is the bit-exact reference of all
+// others.
 #include <algorithm>
 
 #include "runtime/pace/pace.h"

@@ -1,9 +1,10 @@
 // The compatible pace: bsp's mathematics without its idle time (our definition, after "Asynchronous
 // Compatible D-ML System for Edge Devices").
 //
-// A worker that has its minimum says so and works on, on the same round's model. When the last member has
-// its minimum everybody is told to cut; a step in flight is aborted; the round closes when the updates
-// are there. With equal workers everybody has just its minimum and the bytes are those of bsp.
+// A worker that has its minimum says so and works on, on the same round's model. When the last
+// member has its minimum everybody is told to cut; a step in flight is aborted; the round closes
+// when the updates are there. With equal workers everybody has just its minimum and the bytes are
+// those of bsp.
 #include <algorithm>
 
 #include "runtime/pace/pace.h"

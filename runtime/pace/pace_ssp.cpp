@@ -1,7 +1,7 @@
-// Stale synchronous parallel (Ho et al., NIPS 2013), as a rule on starting: a push never blocks; a worker
-// whose clock is c may start its next iteration only if c - smallest clock <= s (inclusive). So the
-// largest lead that can be seen, right after a push, is s + 1. Differs from the paper's client cache:
-// here the bound is held at the server, where the clocks are.
+// Stale synchronous parallel (Ho et al., NIPS 2013), as a rule on starting: a push never blocks; a
+// worker whose clock is c may start its next iteration only if c - smallest clock <= s (inclusive).
+// So the largest lead that can be seen, right after a push, is s + 1. Differs from the paper's
+// client cache: here the bound is held at the server, where the clocks are.
 #include <charconv>
 
 #include "runtime/pace/pace.h"
@@ -22,7 +22,9 @@ class SspPace final : public Pace {
   bool releases(std::span<const PaceRow> members, const PaceRow& row) const override {
     return row.clock <= smallest_clock(members) + bound_;
   }
-  const char* waiting_reason() const override { return "it is too far ahead of the slowest worker"; }
+  const char* waiting_reason() const override {
+    return "it is too far ahead of the slowest worker";
+  }
 
  private:
   uint32_t bound_;

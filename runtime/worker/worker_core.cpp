@@ -23,9 +23,13 @@ void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
   state.failures = 0;
   if (phase_ == Phase::kStopped) return;
   const Message& message = reply.message;
+  // A refusal that speaks of a session that we have left already says nothing new.
+  if (std::holds_alternative<Refused>(message) && reply.session != 0 && reply.session != session_)
+    return;
   if (lane == Lane::kHeartbeat) {
     if (const auto* beat = std::get_if<HeartbeatReply>(&message)) on_heartbeat(*beat, now);
-    if (const auto* refused = std::get_if<Refused>(&message)) on_refused(*refused, now);
+    const auto* refused = std::get_if<Refused>(&message);
+    if (refused != nullptr && phase_ != Phase::kConnect) on_refused(*refused, now);
   } else if (const auto* wait = std::get_if<Wait>(&message)) {
     waiting_for_ = wait->reason;
     resend(lane);
@@ -149,11 +153,13 @@ void WorkerCore::resend(Lane lane) {
 }
 
 void WorkerCore::retry_later(Lane lane, TimeUs now) {
-  // 100 ms, doubling to 25 s, and as much again at random: a whole fleet must not come back in step.
+  // 100 ms, doubling to 25 s, and as much again at random: a whole fleet must not come back in
+  // step.
   LaneState& state = lanes_[static_cast<size_t>(lane)];
   const uint32_t doublings = std::min(state.failures > 0 ? state.failures - 1 : 0, 8u);
   const TimeUs pause = from_ms(100) << doublings;
-  state.retry_at = now + pause / 2 + static_cast<TimeUs>(jitter_.below(static_cast<uint64_t>(pause)));
+  state.retry_at =
+      now + pause / 2 + static_cast<TimeUs>(jitter_.below(static_cast<uint64_t>(pause)));
 }
 
 void WorkerCore::enter(Phase phase, TimeUs now) {

@@ -1,8 +1,8 @@
 // A worker as a state machine: what it trains, when it cuts, what it sends and how it recovers.
 //
 // Pure: (event, now) in, requests out. It holds no socket, clock, file or thread; the daemon, the
-// simulator and the tests drive this same object. One unit of computing is one work() call, so whoever
-// drives it decides what time that costs. Single thread.
+// simulator and the tests drive this same object. One unit of computing is one work() call, so
+// whoever drives it decides what time that costs. Single thread.
 //
 // docs/architecture.md draws the states; docs/wire_format.md tells the exchange.
 #pragma once
@@ -55,7 +55,8 @@ struct WorkerOptions {
   uint64_t jitter_seed = 0;
 };
 
-// Sees where gradient mass goes, for checkers: Σ produced = Σ carried by payloads + residual + Σ lost.
+// Sees where gradient mass goes, for checkers: Σ produced = Σ carried by payloads + residual + Σ
+// lost.
 class MassObserver {
  public:
   virtual ~MassObserver() = default;
@@ -238,7 +239,7 @@ class WorkerCore {
   uint32_t published_checksum_ = 0;
   uint64_t target_publication_ = 0;
   bool need_exact_ = false;
-  Fetched incoming_;                   // what of the chunk set so far: numbers only
+  Fetched incoming_;  // what of the chunk set so far: numbers only
   std::vector<Bytes> incoming_chunks_;
 
   // The period since the last cut.

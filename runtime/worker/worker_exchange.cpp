@@ -1,4 +1,5 @@
-// The conversation of a worker with its server: hello, push, commit, fetch, and every way they can fail.
+// The conversation of a worker with its server: hello, push, commit, fetch, and every way they can
+// fail.
 #include <algorithm>
 
 #include "runtime/base/check.h"
@@ -43,8 +44,10 @@ Status WorkerCore::adopt_run(const Welcome& welcome) {
 
 void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
   if (welcome.protocol < kProtocolMin || welcome.protocol > kProtocol)
-    return fail_with(fail(Code::kUnsupported, "the server wants protocol %u, this worker speaks %u to %u; "
-                          "bring both to one version", welcome.protocol, kProtocolMin, kProtocol));
+    return fail_with(fail(Code::kUnsupported,
+                          "the server wants protocol %u, this worker speaks %u to %u; "
+                          "bring both to one version",
+                          welcome.protocol, kProtocolMin, kProtocol));
   if (Status status = adopt_run(welcome); !status.ok()) return fail_with(std::move(status));
 
   session_ = welcome.session;
@@ -109,7 +112,8 @@ void WorkerCore::settle_from(const Welcome& welcome, TimeUs now) {
 
 void WorkerCore::push_next() {
   Pending& pending = *pending_;
-  const uint32_t count = pending.has_update ? static_cast<uint32_t>(pending.update.chunks.size()) : 0;
+  const uint32_t count =
+      pending.has_update ? static_cast<uint32_t>(pending.update.chunks.size()) : 0;
   if (pending.next_chunk >= count) {
     phase_ = Phase::kCommit;
     return commit();
@@ -179,7 +183,8 @@ void WorkerCore::on_refused(const Refused& refused, TimeUs now) {
         publication_ = 0;
         break;
       case RefusalClass::kStaleSession:
-      case RefusalClass::kNotAllowed: break;  // Welcome tells what became of it
+      case RefusalClass::kNotAllowed:
+        break;  // Welcome tells what became of it
     }
   }
   if (leaving_ && !pending_) return enter(Phase::kStopped, now);
@@ -212,8 +217,8 @@ void WorkerCore::ask_fetch() {
   fetch.generation = generation_;
   fetch.exact = need_exact_;
   fetch.chunk = static_cast<uint32_t>(incoming_chunks_.size());
-  const bool key_frame = incoming_chunks_.empty() ? publication_ == 0 || need_exact_
-                                                  : incoming_.key_frame;
+  const bool key_frame =
+      incoming_chunks_.empty() ? publication_ == 0 || need_exact_ : incoming_.key_frame;
   fetch.from = key_frame ? 0 : publication_;
   fetch.to = fetch.chunk > 0 ? incoming_.publication : target_publication_;
   send(Lane::kExchange, fetch, exchange_timeout_us_);
@@ -241,14 +246,13 @@ void WorkerCore::on_fetched(const Fetched& fetched, TimeUs now) {
 
 Status WorkerCore::take_chunk(const Fetched& fetched) {
   const ParameterLayout& layout = run_.spec.model.layout;
-  if (fetched.generation != generation_)
-    return fail(Code::kCorrupt, "it is of another generation");
+  if (fetched.generation != generation_) return fail(Code::kCorrupt, "it is of another generation");
   if (fetched.chunk_count != layout.chunk_count() || fetched.chunk != incoming_chunks_.size())
     return fail(Code::kCorrupt, "chunk %u of %u, expected %zu of %u", fetched.chunk,
                 fetched.chunk_count, incoming_chunks_.size(), layout.chunk_count());
   if (incoming_chunks_.empty()) {
-    if (!fetched.key_frame && (need_exact_ || fetched.from != publication_ ||
-                               fetched.publication != publication_ + 1))
+    if (!fetched.key_frame &&
+        (need_exact_ || fetched.from != publication_ || fetched.publication != publication_ + 1))
       return fail(Code::kCorrupt, "a delta after publication %llu, %llu is held",
                   static_cast<unsigned long long>(fetched.from),
                   static_cast<unsigned long long>(publication_));

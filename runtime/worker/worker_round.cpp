@@ -10,9 +10,9 @@ namespace paceline {
 
 namespace {
 
-constexpr uint32_t kMicroRowsMin = 16;     // a micro-batch is not smaller
-constexpr uint32_t kMicroBatchesMax = 8;   // of one mini-batch
-constexpr size_t kNormWindow = 20;         // exchanges
+constexpr uint32_t kMicroRowsMin = 16;    // a micro-batch is not smaller
+constexpr uint32_t kMicroBatchesMax = 8;  // of one mini-batch
+constexpr size_t kNormWindow = 20;        // exchanges
 
 double norm(std::span<const float> values) {
   double squares = 0;
@@ -39,9 +39,7 @@ uint32_t WorkerCore::epoch_steps() const {
   return static_cast<uint32_t>(
       std::clamp<uint64_t>((options_.training_rows + batch - 1) / batch, 1, kTauMax * 4));
 }
-uint32_t WorkerCore::steps_minimum() const {
-  return std::clamp(directive_.tau, 1u, epoch_steps());
-}
+uint32_t WorkerCore::steps_minimum() const { return std::clamp(directive_.tau, 1u, epoch_steps()); }
 uint32_t WorkerCore::steps_cap() const {
   if (!directive_.elastic) return steps_minimum();
   return std::max(steps_minimum(), std::min(directive_.steps_cap, epoch_steps()));
@@ -76,8 +74,8 @@ void WorkerCore::begin_period(TimeUs now) {
   cut_now_ = false;
   not_finite_ = false;
   if (accumulating()) std::ranges::fill(scratch_, 0.0f);
-  evaluate_next_ = directive_.evaluate && options_.held_out_rows > 0 &&
-                   evaluated_publication_ != publication_;
+  evaluate_next_ =
+      directive_.evaluate && options_.held_out_rows > 0 && evaluated_publication_ != publication_;
   enter(Phase::kTrain, now);
 }
 
@@ -161,10 +159,10 @@ void WorkerCore::cut(TimeUs now) {
 
 void WorkerCore::encode_pending(CodecId codec, std::span<float> update) {
   Pending& pending = *pending_;
-  const Status status = not_finite_ ? Status(fail(Code::kInvalidArgument, "the loss is not finite"))
-                                    : encode_update(run_.spec.model.layout, codec,
-                                                    {seed_, publication_}, update, residual_,
-                                                    &pending.update);
+  const Status status = not_finite_
+                            ? Status(fail(Code::kInvalidArgument, "the loss is not finite"))
+                            : encode_update(run_.spec.model.layout, codec, {seed_, publication_},
+                                            update, residual_, &pending.update);
   pending.has_update = status.ok();
   if (status.ok()) {
     if (observer_ != nullptr) observer_->produced(update);

@@ -1,0 +1,103 @@
+#include "runtime/worker/local_trainer.h"
+
+#include <algorithm>
+
+#include "runtime/base/checksum.h"
+#include "runtime/base/random.h"
+
+namespace paceline {
+
+namespace {
+
+constexpr size_t kEvaluationBatch = 64;
+
+class DatasetTrainer final : public LocalTrainer {
+ public:
+  DatasetTrainer(std::shared_ptr<LocalData> data, std::unique_ptr<Trainer> trainer, Random order)
+      : data_(std::move(data)),
+        trainer_(std::move(trainer)),
+        order_(order),
+        rows_(data_->split.training) {
+    const size_t batch = trainer_->batch_max();
+    batch_rows_.resize(batch);
+    features_.resize(batch * data_->dataset.feature_count());
+    labels_.resize(batch);
+    order_.shuffle(std::span(rows_));
+    const std::vector<uint32_t>& held_out = data_->split.held_out;
+    const size_t evaluated = std::min(held_out.size(), kEvaluatedRowsMax);
+    for (size_t i = 0; i < evaluated; ++i)
+      evaluated_.push_back(held_out[i * held_out.size() / evaluated]);
+  }
+
+  Result<float> gradient(std::span<const float> parameters, uint32_t rows,
+                         std::span<float> gradient) override {
+    const size_t count = std::min<size_t>(rows, batch_rows_.size());
+    for (size_t i = 0; i < count; ++i) {
+      if (next_ == rows_.size()) {
+        order_.shuffle(std::span(rows_));
+        next_ = 0;
+      }
+      batch_rows_[i] = rows_[next_++];
+    }
+    gather(std::span(batch_rows_).first(count));
+    return trainer_->gradient(parameters, features(count), labels(count), gradient);
+  }
+
+  Result<EvaluationCounts> evaluate(std::span<const float> parameters) override {
+    EvaluationCounts counts;
+    for (size_t begin = 0; begin < evaluated_.size(); begin += batch_rows_.size()) {
+      const size_t count = std::min(batch_rows_.size(), evaluated_.size() - begin);
+      gather(std::span(evaluated_).subspan(begin, count));
+      PACELINE_TRY(trainer_->evaluate(parameters, features(count), labels(count), &counts));
+    }
+    return counts;
+  }
+
+ private:
+  void gather(std::span<const uint32_t> rows) {
+    data_->dataset.gather(rows, std::span(features_).first(rows.size() * width()),
+                          std::span(labels_).first(rows.size()));
+  }
+  size_t width() const { return data_->dataset.feature_count(); }
+  std::span<const float> features(size_t count) const {
+    return std::span(features_).first(count * width());
+  }
+  std::span<const int32_t> labels(size_t count) const { return std::span(labels_).first(count); }
+
+  std::shared_ptr<LocalData> data_;
+  std::unique_ptr<Trainer> trainer_;
+  Random order_;
+  std::vector<uint32_t> rows_;  // of this epoch, shuffled
+  size_t next_ = 0;
+  std::vector<uint32_t> evaluated_;
+  std::vector<uint32_t> batch_rows_;
+  std::vector<float> features_;
+  std::vector<int32_t> labels_;
+};
+
+}  // namespace
+
+LocalRunFactory make_local_run_factory(std::shared_ptr<LocalData> data, std::string name,
+                                       std::string backend) {
+  return [data = std::move(data), name = std::move(name),
+          backend = std::move(backend)](const std::string& text) -> Result<LocalRun> {
+    LocalRun run;
+    PACELINE_ASSIGN(run.spec, parse_run(text));
+    const ModelSpec& model = run.spec.model;
+    Dataset& dataset = data->dataset;
+    if (dataset.feature_count() != model.input_features())
+      return fail(Code::kInvalidArgument, "rows have %zu values, the model takes %llu",
+                  dataset.feature_count(), static_cast<unsigned long long>(model.input_features()));
+    dataset.set_scaling(static_cast<float>(run.spec.training.data_scale),
+                        static_cast<float>(run.spec.training.data_offset));
+    const size_t batch = std::max<size_t>(
+        std::min<size_t>(run.spec.training.batch, data->split.training.size()), kEvaluationBatch);
+    PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer, make_trainer(model, batch, backend));
+    const uint64_t stream = crc32c(std::as_bytes(std::span(name)));
+    run.trainer = std::make_unique<DatasetTrainer>(data, std::move(trainer),
+                                                   Random(run.spec.training.seed, stream));
+    return run;
+  };
+}
+
+}  // namespace paceline

@@ -1,0 +1,28 @@
+// A board's rows on a compute backend: what WorkerCore calls to compute.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/data/dataset.h"
+#include "runtime/data/shard.h"
+#include "runtime/worker/worker_core.h"
+
+namespace paceline {
+
+struct LocalData {
+  Dataset dataset;
+  HoldOut split;
+};
+
+// At most so many held-out rows are evaluated, evenly spread: enough for a trend, cheap enough to
+// do often.
+inline constexpr size_t kEvaluatedRowsMax = 512;
+
+// A factory over `data`, which it shares. Rows come in an order drawn anew each epoch from the
+// run's seed and `name`; the last batch of an epoch is filled from the next one.
+//   backend  as make_trainer()
+LocalRunFactory make_local_run_factory(std::shared_ptr<LocalData> data, std::string name,
+                                       std::string backend);
+
+}  // namespace paceline
