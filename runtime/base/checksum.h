@@ -15,6 +15,8 @@ namespace paceline {
 uint32_t crc32c(ByteSpan bytes, uint32_t before = 0);
 
 // Checksum of a published model: CRC-32C of its flat little-endian float32 vector, pads included.
-inline uint32_t model_checksum(std::span<const float> model) { return crc32c(std::as_bytes(model)); }
+inline uint32_t model_checksum(std::span<const float> model) {
+  return crc32c(std::as_bytes(model));
+}
 
 }  // namespace paceline

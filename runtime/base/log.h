@@ -1,7 +1,7 @@
 // One line per event on stderr: what happened, to whom, and why. stdout belongs to data.
 //
-// Safe from several threads; a line is written by one call, so lines never mix. Below the level that
-// is set nothing is formatted.
+// Safe from several threads; a line is written by one call, so lines never mix. Below the level
+// that is set nothing is formatted.
 #pragma once
 
 namespace paceline {
@@ -11,7 +11,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 void set_log_level(LogLevel level);
 LogLevel log_level();
 
-// Text before every message of this process, such as "worker greenhouse". Set it before threads start.
+// Text before every message of this process, such as "worker greenhouse". Set it before threads
+// start.
 void set_log_name(const char* name);
 
 [[gnu::format(printf, 1, 2)]] void log_debug(const char* format, ...);

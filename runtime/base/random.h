@@ -1,7 +1,7 @@
 // Counter-based random numbers: value i of stream (seed, stream) is a pure function of the three.
 //
-// The same on every machine and compiler; nothing of std:: distributions or libm is used, so what is
-// drawn here may be sent, summed or used for a model's start. Not for keys or anything secret.
+// The same on every machine and compiler; nothing of std:: distributions or libm is used, so what
+// is drawn here may be sent, summed or used for a model's start. Not for keys or anything secret.
 // Source: splitmix64 (Steele, Lea, Flood, OOPSLA 2014), used as a hash of the counter.
 #pragma once
 

@@ -21,16 +21,26 @@ std::string format_list(const char* format, va_list arguments) {
 
 const char* code_name(Code code) {
   switch (code) {
-    case Code::kOk: return "ok";
-    case Code::kInvalidArgument: return "invalid";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kNotFound: return "not found";
-    case Code::kUnavailable: return "unavailable";
-    case Code::kTimeout: return "timed out";
-    case Code::kRefused: return "refused";
-    case Code::kResourceExhausted: return "limit reached";
-    case Code::kIo: return "i/o error";
-    case Code::kUnsupported: return "unsupported";
+    case Code::kOk:
+      return "ok";
+    case Code::kInvalidArgument:
+      return "invalid";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kNotFound:
+      return "not found";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kTimeout:
+      return "timed out";
+    case Code::kRefused:
+      return "refused";
+    case Code::kResourceExhausted:
+      return "limit reached";
+    case Code::kIo:
+      return "i/o error";
+    case Code::kUnsupported:
+      return "unsupported";
   }
   return "unknown";
 }
