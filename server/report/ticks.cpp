@@ -99,7 +99,7 @@ Axis logarithmic_axis(double low, double high, Unit unit) {
       const double value = factor * std::pow(10, decade);
       if (value > top * 1.001) break;
       // The axis starts at the last round number that is not above `low`.
-      if (value <= low * 1.001) {
+      if (value <= low * (1 + 1e-9)) {
         axis.low = value;
         axis.ticks.clear();
       }
