@@ -1,4 +1,5 @@
-// Crashes on one input of two bytes that a fuzzer finds at once, if the code is instrumented at all.
+// Crashes on one input of two bytes that a fuzzer finds at once, if the code is instrumented at
+// all.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
