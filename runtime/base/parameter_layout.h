@@ -5,6 +5,7 @@
 // model description alone, so both ends derive it and no message carries it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -58,7 +59,7 @@ class ParameterLayout {
 
   std::span<const TensorSpec> tensors() const { return tensors_; }
   // Length of the flat vector, pads included: a multiple of kBlockElements.
-  uint64_t element_count() const { return uint64_t{block_count_} * kBlockElements; }
+  size_t element_count() const { return size_t{block_count_} * kBlockElements; }
   // Parameters without pads.
   uint64_t parameter_count() const { return parameter_count_; }
   uint32_t block_count() const { return block_count_; }

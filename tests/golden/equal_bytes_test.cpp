@@ -3,9 +3,8 @@
 // wire format or of the sum, and needs a new version number.
 #include <doctest/doctest.h>
 
-#include <string>
-
 #include <cstdio>
+#include <string>
 
 #include "runtime/base/checksum.h"
 #include "runtime/quant/codec.h"

@@ -2,9 +2,8 @@
 // lost, and that nothing is lost for good.
 #include <doctest/doctest.h>
 
-#include <string>
-
 #include <cmath>
+#include <string>
 
 #include "runtime/quant/codec.h"
 #include "tests/runtime/quant/reference.h"

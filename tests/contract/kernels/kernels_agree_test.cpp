@@ -2,10 +2,10 @@
 // any number in any lane, and without a write outside its blocks.
 #include <doctest/doctest.h>
 
-#include <string>
-
+#include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <string>
 
 #include "runtime/quant/kernel_math.h"
 #include "runtime/quant/rotation.h"
@@ -85,8 +85,8 @@ Output encode(const KernelSet& set, Codec codec, const std::vector<float>& updat
   const size_t blocks = count / kKernelBlock;
   Guarded<float> update(count, shift, kGuardValue);
   Guarded<float> residual(count, (shift * 3) % 8, kGuardValue);
-  memcpy(update.data(), update_values.data(), count * sizeof(float));
-  memcpy(residual.data(), residual_values.data(), count * sizeof(float));
+  std::copy(update_values.begin(), update_values.end(), update.data());
+  std::copy(residual_values.begin(), residual_values.end(), residual.data());
   Guarded<unsigned char> scales(blocks * 2, shift, kGuardByte);
   Guarded<unsigned char> codes(blocks * code_bytes(codec), shift * 5 % 8, kGuardByte);
   const std::vector<uint64_t> signs = sample_signs(blocks);
@@ -109,11 +109,11 @@ std::vector<float> add(const KernelSet& set, Codec codec, const Output& encoded,
   const size_t blocks = encoded.scales.size() / 2;
   Guarded<float> into(blocks * kKernelBlock, shift, kGuardValue);
   const std::vector<float> start = sample_blocks(500 + shift, blocks);
-  memcpy(into.data(), start.data(), start.size() * sizeof(float));
+  std::copy(start.begin(), start.end(), into.data());
   Guarded<unsigned char> scales(blocks * 2, shift, kGuardByte);
   Guarded<unsigned char> codes(encoded.codes.size(), shift * 5 % 8, kGuardByte);
-  memcpy(scales.data(), encoded.scales.data(), encoded.scales.size());
-  memcpy(codes.data(), encoded.codes.data(), encoded.codes.size());
+  std::copy(encoded.scales.begin(), encoded.scales.end(), scales.data());
+  std::copy(encoded.codes.begin(), encoded.codes.end(), codes.data());
   if (codec == Codec::kQ8)
     set.add_q8(scales.data(), codes.data(), blocks, into.data());
   else if (codec == Codec::kS1)
@@ -227,7 +227,7 @@ TEST_CASE("kernels: a block out of range keeps its residual and gets the refused
 
 TEST_CASE("kernels: sums of 0 to 70 terms agree at every misalignment") {
   against_scalar([](const KernelSet& set) {
-    for (size_t count : {0, 1, 2, 3, 8, 70})
+    for (size_t count : {0u, 1u, 2u, 3u, 8u, 70u})
       for (Codec codec : {Codec::kQ8, Codec::kS1}) {
         Random random(seed(), 5000 + count);
         std::vector<Output> encoded;

@@ -51,7 +51,7 @@ TEST_CASE("encode: a value that is not finite or not below 2^119 changes nothing
       for (float bad : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity, 0x1p119f,
                         -0x1p119f, 0x1p127f}) {
         std::vector<float> update = sample_update(layout, seed(), 2);
-        update[random.below(layout.element_count())] = bad;
+        update[static_cast<size_t>(random.below(layout.element_count()))] = bad;
         const std::vector<float> before = sample_update(layout, seed(), 3);
         std::vector<float> residual = before;
         EncodedUpdate out;

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
 #include <string>
 
 #include "runtime/base/checksum.h"

@@ -86,7 +86,8 @@ inline std::vector<float> sample_update(const ParameterLayout& layout, uint64_t 
 
 template <class T>
 bool same_bytes(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
 // Runs the body once with each kernel set that this CPU has.

@@ -1,9 +1,8 @@
 #include <doctest/doctest.h>
 
-#include <string>
-
 #include <cmath>
 #include <map>
+#include <string>
 
 #include "runtime/quant/codec.h"
 #include "tests/runtime/quant/reference.h"
