@@ -8,7 +8,7 @@ summary=() named=()
 
 # A tier is one line here: its name, the preset that builds it, what to build, and the test preset that chooses.
 tier_gcc() { ctest_tier dev all gcc; }
-tier_tidy() { ctest_tier dev all tidy; }
+tier_tidy() { ctest_tier dev paceline_quant tidy; } # the kernel objects are looked into
 tier_asan() { ctest_tier asan all asan; }
 tier_clang() { ctest_tier clang all clang; }
 tier_tsan() { ctest_tier tsan tests_threads tsan; }
