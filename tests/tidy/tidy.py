@@ -83,15 +83,20 @@ class Tree:
 
     def __init__(self, root):
         self.root = pathlib.Path(root).resolve()
+        names = self.tracked()
+        if names is None:
+            names = [str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file()]
+        self.files = sorted(n for n in set(names) if (self.root / n).is_file() and not n.startswith(("build/", ".git/")))
+        self.texts = {}
+
+    def tracked(self):
+        """What git tracks or would track; None outside a checkout, or without git."""
+        if shutil.which("git") is None:
+            return None
         listed = subprocess.run(
             ["git", "-C", str(self.root), "ls-files", "--cached", "--others", "--exclude-standard"],
             capture_output=True, text=True, check=False)
-        if listed.returncode == 0:
-            names = listed.stdout.splitlines()
-        else:
-            names = [str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file()]
-        self.files = sorted(n for n in set(names) if (self.root / n).is_file() and not n.startswith("build/"))
-        self.texts = {}
+        return listed.stdout.splitlines() if listed.returncode == 0 else None
 
     def lines(self, name):
         if name not in self.texts:
