@@ -114,6 +114,8 @@ class WorkerCore {
   uint64_t work_ticket() const { return work_ticket_; }
   // Rows that the next unit of training computes on.
   uint32_t next_rows() const;
+  // Rows of a whole local step.
+  uint32_t batch_rows() const;
   // To be sent on Lane::kHeartbeat every heartbeat_ms(); nothing before there is a session.
   std::optional<Envelope> heartbeat() const;
   uint32_t heartbeat_ms() const { return heartbeat_ms_; }

@@ -45,17 +45,18 @@ uint32_t WorkerCore::steps_cap() const {
   return std::max(steps_minimum(), std::min(directive_.steps_cap, epoch_steps()));
 }
 
-uint32_t WorkerCore::micro_batches() const {
-  if (!accumulating()) return 1;
-  const uint32_t batch = static_cast<uint32_t>(
+uint32_t WorkerCore::batch_rows() const {
+  return static_cast<uint32_t>(
       std::min<uint64_t>(run_.spec.training.batch, std::max<uint64_t>(options_.training_rows, 1)));
-  return std::clamp(batch / kMicroRowsMin, 1u, kMicroBatchesMax);
+}
+
+uint32_t WorkerCore::micro_batches() const {
+  return accumulating() ? std::clamp(batch_rows() / kMicroRowsMin, 1u, kMicroBatchesMax) : 1;
 }
 
 uint32_t WorkerCore::next_rows() const {
   if (!run_.trainer) return 0;
-  const uint32_t batch = static_cast<uint32_t>(
-      std::min<uint64_t>(run_.spec.training.batch, std::max<uint64_t>(options_.training_rows, 1)));
+  const uint32_t batch = batch_rows();
   const uint32_t parts = micro_batches();
   // The first batch % parts micro-batches have one row more.
   const uint32_t index = period_units_ % parts;

@@ -1,0 +1,32 @@
+// edge_worker's composition root: one board's data, one channel, one core, until the run ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/status.h"
+#include "runtime/data/shard.h"
+#include "runtime/net/transport.h"
+
+namespace paceline {
+
+struct WorkerDaemonOptions {
+  std::string server;  // "tcp://desk.local:7433"
+  std::string name;    // unique in the fleet
+  std::string data_file;
+  std::string label_file;
+  std::string label_column;
+  bool has_shard = false;  // take one part of a common file; for demos and experiments
+  ShardOptions shard;
+  std::string backend = "auto";
+  LinkLimit link;
+  // Emulates a slower board: a step of a whole batch takes at least so long. 0: as fast as it goes.
+  double step_ms = 0;
+};
+
+// Runs until the server ends the run or SIGINT or SIGTERM comes; both are success. Call it once,
+// from the main thread, before any other thread exists. Errors: bad data or options
+// (kInvalidArgument, kNotFound, kCorrupt), or what the server refused (kRefused).
+Status run_worker(const WorkerDaemonOptions& options);
+
+}  // namespace paceline

@@ -1,0 +1,131 @@
+// edge_worker: trains on this board's data, with a fleet.
+#include <CLI/CLI.hpp>
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "runtime/base/log.h"
+#include "runtime/base/version.h"
+#include "runtime/data/describe.h"
+#include "runtime/data/reader.h"
+#include "runtime/net/address.h"
+#include "runtime/worker/daemon.h"
+
+namespace {
+
+using namespace paceline;
+
+constexpr int kExitFailure = 1;  // the run could not go on: refused, or an internal error
+constexpr int kExitUsage = 2;    // bad options or bad data: one line says which and how to mend it
+
+constexpr const char* kExamples = R"(
+Examples:
+  edge_worker desk.local --data readings.csv
+  edge_worker 192.168.1.20:7433 --data train-images.gz --labels train-labels.gz --name greenhouse
+  edge_worker data readings.csv
+
+A worker dials out to one address and needs nothing else: model, settings and every decision come from
+the server. It waits for a server that is not there yet, for ever. Ctrl-C sends what is not sent yet and
+leaves. Exit codes: 0 the run ended or this worker left in order, 1 refused or failed, 2 bad options or data.)";
+
+int report(const Status& status) {
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "edge_worker: %s\n", status.message().c_str());
+  return status.code() == Code::kRefused || status.code() == Code::kUnsupported ? kExitFailure
+                                                                                : kExitUsage;
+}
+
+std::string host_name() {
+  char name[64] = {};
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "worker";
+  return name;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("edge_worker: trains one model together with other boards; the data stays here",
+               "edge_worker");
+  app.footer(kExamples);
+  app.set_version_flag("--version", std::string(kVersionText));
+
+  WorkerDaemonOptions options;
+  std::string shard, link, level = "info";
+  ReadOptions read;
+  std::string described;
+  bool stop_with_parent = false;
+
+  app.add_option("server", options.server,
+                 "the server: HOST, HOST:PORT or tcp://HOST:PORT (port 7433)");
+  app.add_option("--data", options.data_file, "CSV with a header, or IDX; .gz is opened");
+  app.add_option("--labels", options.label_file, "labels in a file of their own (IDX)");
+  app.add_option("--label-column", options.label_column,
+                 "CSV: the column with the label (default: the last)");
+  options.name = host_name();
+  app.add_option("--name", options.name, "what the server calls this board; unique in the fleet")
+      ->capture_default_str();
+  app.add_option("--backend", options.backend, "compute: auto, reference, own, xnnpack-...")
+      ->capture_default_str();
+  app.add_option("--shard", shard,
+                 "take a part of a common file: 2/4 or 2/4:dirichlet=0.5,seed=7 (counts from 0)");
+  app.add_option("--link", link, "emulate a thin link: 1mbit, 64kbit, 10mbit/1mbit (down/up)");
+  app.add_option("--step-ms", options.step_ms,
+                 "emulate a slow board: a step takes at least so long")
+      ->check(CLI::Range(0.0, 60'000.0));
+  app.add_flag("--stop-with-parent", stop_with_parent,
+               "leave when the process that started this one ends");
+  app.add_option("--log", level, "debug, info, warning, error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->capture_default_str();
+
+  CLI::App* data = app.add_subcommand(
+      "data", "describe a data file: rows, features, classes, or the first fault");
+  data->add_option("file", described, "the file")->required();
+  data->add_option("--labels", read.label_file, "labels in a file of their own (IDX)");
+  data->add_option("--label-column", read.label_column, "CSV: the column with the label");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kExitUsage;
+  }
+
+  set_log_level(level == "debug"     ? LogLevel::kDebug
+                : level == "warning" ? LogLevel::kWarning
+                : level == "error"   ? LogLevel::kError
+                                     : LogLevel::kInfo);
+  if (stop_with_parent) prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (*data) {
+    const Result<Dataset> dataset = read_dataset(described, read);
+    if (!dataset) return report(dataset.error());
+    std::printf("%s\n", describe(*dataset).c_str());
+    return 0;
+  }
+  if (options.server.empty() || options.data_file.empty()) {
+    std::fprintf(
+        stderr,
+        "edge_worker: give the server's address and --data FILE; edge_worker --help shows how\n");
+    return kExitUsage;
+  }
+  Result<std::string> address = server_address(options.server);
+  if (!address) return report(address.error());
+  options.server = *address;
+  if (!shard.empty()) {
+    Result<ShardOptions> parsed = parse_shard(shard);
+    if (!parsed) return report(parsed.error());
+    options.shard = *parsed;
+    options.has_shard = true;
+  }
+  if (!link.empty()) {
+    Result<LinkLimit> parsed = parse_link(link);
+    if (!parsed) return report(parsed.error());
+    options.link = *parsed;
+  }
+  const std::string log_name = "worker " + options.name;
+  set_log_name(log_name.c_str());
+  return report(run_worker(options));
+}

@@ -1,0 +1,67 @@
+// edge_server's engine: one listener, one core, checkpoints, until the run ends or is stopped.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/net/transport.h"
+#include "server/checkpoint.h"
+#include "server/run_config.h"
+#include "server/server_core.h"
+
+namespace paceline {
+
+struct ServerProgress {
+  double seconds = 0;       // since the first worker joined
+  uint64_t bytes_up = 0;    // messages from workers
+  uint64_t bytes_down = 0;  // messages to workers
+};
+
+class ServerDaemon {
+ public:
+  enum class Stop {
+    kNone,
+    kFinish,   // end the run at the next cut, let the workers fetch the model, return
+    kSuspend,  // keep the state and return; workers wait for the server to come back
+  };
+
+  // Listens, and goes on from the state folder if there is one. Errors: those of listen_nng(),
+  // CheckpointStore and ServerCore.
+  static Result<std::unique_ptr<ServerDaemon>> make(ServeConfig config);
+
+  // Serves until the plan is done or stop() is called. `on_tick` is called about ten times a second
+  // on this thread.
+  Status run(const std::function<void(ServerDaemon&)>& on_tick);
+
+  // From any thread.
+  void stop(Stop how);
+
+  const ServerCore& core() const { return *core_; }
+  const ServerProgress& progress() const { return progress_; }
+  std::string address() const { return listener_->address(); }
+
+ private:
+  ServerDaemon(ServeConfig config, std::unique_ptr<ServerCore> core,
+               std::unique_ptr<Listener> listener, std::optional<CheckpointStore> store);
+  void serve_requests(TimeUs deadline);
+  void flush();
+  void follow_plan(TimeUs now);
+  void checkpoint_if_due(TimeUs now);
+
+  ServeConfig config_;
+  std::unique_ptr<ServerCore> core_;
+  std::unique_ptr<Listener> listener_;
+  std::optional<CheckpointStore> store_;
+  std::map<RequestToken, std::unique_ptr<Responder>> waiting_;
+  RequestToken next_token_ = 1;
+  std::atomic<Stop> stop_ = Stop::kNone;
+  ServerProgress progress_;
+  TimeUs started_at_ = kNever;  // when the first worker joined
+  TimeUs checkpoint_at_ = 0;
+  uint64_t checkpoint_version_ = UINT64_MAX;
+};
+
+}  // namespace paceline

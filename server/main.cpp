@@ -1,0 +1,160 @@
+// edge_server: the parameter server and its tools.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+#include "runtime/base/files.h"
+#include "runtime/base/log.h"
+#include "runtime/base/signals.h"
+#include "runtime/base/version.h"
+#include "runtime/freq/freq.h"
+#include "runtime/pace/pace.h"
+#include "server/daemon.h"
+#include "server/demo.h"
+
+namespace {
+
+using namespace paceline;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+constexpr const char* kExamples = R"(
+Examples:
+  edge_server demo                             train on this machine with four workers
+  edge_server demo --compare --link 100mbit    and beside it the classic way, on the same link
+  edge_server example > run.toml               a commented run to start from
+  edge_server serve run.toml                   serve it; boards join with: edge_worker HOST --data FILE
+
+Exit codes: 0 the run ended or was stopped in order, 1 it failed, 2 bad options or files.)";
+
+int report(const Status& status) {
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "edge_server: %s\n", status.message().c_str());
+  const bool usage = status.code() == Code::kInvalidArgument || status.code() == Code::kNotFound ||
+                     status.code() == Code::kCorrupt;
+  return usage ? kExitUsage : kExitFailure;
+}
+
+void show_status(const ServerDaemon& daemon, TimeUs* next) {
+  const TimeUs now = monotonic_now_us();
+  if (now < *next) return;
+  *next = now + from_ms(10'000);
+  const ServerCore& core = daemon.core();
+  uint32_t counted = 0;
+  for (const Member& member : core.members()) counted += member.counted;
+  const std::optional<FleetEvaluation>& evaluation = core.last_evaluation();
+  log_info(
+      "round %llu, publication %llu, %u workers, fleet accuracy %s, %.2f MB up, %.2f MB down, "
+      "every %u steps",
+      static_cast<unsigned long long>(core.round()),
+      static_cast<unsigned long long>(core.publication()), counted,
+      evaluation ? format_text("%.3f", evaluation->accuracy()).c_str() : "-",
+      static_cast<double>(daemon.progress().bytes_up) / 1e6,
+      static_cast<double>(daemon.progress().bytes_down) / 1e6, core.directive().tau);
+}
+
+Status serve(const std::string& file, const std::string& listen, const std::string& state,
+             double seconds, uint64_t rounds) {
+  PACELINE_ASSIGN(const Bytes bytes, read_file(file, uint64_t{1} << 20));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  PACELINE_ASSIGN(ServeConfig config, parse_serve_config(text, file));
+  if (!listen.empty()) config.listen = listen;
+  if (!state.empty()) config.state_folder = state;
+  if (seconds > 0) config.seconds = seconds;
+  if (rounds > 0) config.rounds = rounds;
+  std::atomic<ServerDaemon*> running = nullptr;
+  std::atomic<bool> stopped = false;
+  const StopSignals signals([&](int) {
+    stopped = true;
+    if (ServerDaemon* daemon = running.load()) daemon->stop(ServerDaemon::Stop::kSuspend);
+  });
+  PACELINE_ASSIGN(std::unique_ptr<ServerDaemon> daemon, ServerDaemon::make(std::move(config)));
+  running = daemon.get();
+  if (stopped) daemon->stop(ServerDaemon::Stop::kSuspend);
+  std::printf("listening on %s\n", daemon->address().c_str());
+  std::fflush(stdout);
+  TimeUs next = monotonic_now_us() + from_ms(10'000);
+  const Status status = daemon->run([&](ServerDaemon& self) { show_status(self, &next); });
+  running = nullptr;
+  if (status.ok())
+    log_info("%s: publication %llu, checksum %08x",
+             daemon->core().finished() ? "the run is over" : "stopped",
+             static_cast<unsigned long long>(daemon->core().publication()),
+             daemon->core().checksum());
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("edge_server: serves a run to boards that train one model together", "edge_server");
+  app.footer(kExamples);
+  app.set_version_flag("--version", std::string(kVersionText));
+  app.require_subcommand(1);
+
+  CLI::App* serve_command = app.add_subcommand("serve", "serve a run until it ends or Ctrl-C");
+  std::string run_file, listen, state;
+  double seconds = 0;
+  uint64_t rounds = 0;
+  serve_command
+      ->add_option("run", run_file, "the run's description (TOML); edge_server example prints one")
+      ->required();
+  serve_command->add_option("--listen", listen,
+                            "instead of the file's: tcp://0.0.0.0:7433, ipc:///PATH");
+  serve_command->add_option("--state", state, "folder for checkpoints, instead of the file's");
+  serve_command->add_option("--seconds", seconds, "end the run after so long");
+  serve_command->add_option("--rounds", rounds, "end the run after so many rounds");
+
+  CLI::App* demo_command = app.add_subcommand("demo", "train on this machine with several workers");
+  DemoOptions demo;
+  demo_command->add_option("--workers", demo.workers, "how many; speeds 1:1:2:4")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  demo_command->add_option("--link", demo.link, "thin each worker's connection: 100mbit, 1mbit");
+  demo_command->add_option("--pace", demo.pace, "bsp, asp, ssp:3, compat")->capture_default_str();
+  demo_command->add_option("--freq", demo.freq, "trend, fixed:16")->capture_default_str();
+  demo_command->add_option("--codec", demo.codec_up, "up: raw32, bf16, q8, s1, s1r")
+      ->capture_default_str();
+  demo_command->add_option("--codec-down", demo.codec_down, "down: raw32, bf16, q8, s1r")
+      ->capture_default_str();
+  demo_command->add_option("--rate", demo.rate, "learning rate")->capture_default_str();
+  demo_command->add_option("--seconds", demo.seconds, "how long to train")
+      ->check(CLI::Range(1.0, 86'400.0))
+      ->capture_default_str();
+  demo_command->add_option("--rounds", demo.rounds, "or end after so many rounds");
+  demo_command->add_option("--step-ms", demo.step_ms, "what a step takes on the fastest board")
+      ->capture_default_str();
+  demo_command->add_option("--out", demo.out, "folder for the results")->capture_default_str();
+  demo_command->add_option("--seed", demo.seed, "of the model's start, shards and order of rows")
+      ->capture_default_str();
+  demo_command
+      ->add_option("--data-folder", demo.data_folder, "Fashion-MNIST or MNIST, four IDX files")
+      ->capture_default_str();
+  demo_command->add_option("--worker", demo.worker_program, "the edge_worker program");
+  demo_command->add_flag("--compare", demo.compare, "also run the classic way and print both");
+  demo_command->add_flag("--json", demo.json, "print summary.json instead of the table");
+
+  CLI::App* example_command = app.add_subcommand("example", "print a commented run to start from");
+  CLI::App* paces_command = app.add_subcommand("paces", "list who can wait for whom");
+  CLI::App* freqs_command = app.add_subcommand("freqs", "list the frequency policies");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kExitUsage;
+  }
+  set_log_name("server");
+  if (*serve_command) {
+    if (!listen.empty() && listen.find("://") == std::string::npos) listen = "tcp://" + listen;
+    return report(serve(run_file, listen, state, seconds, rounds));
+  }
+  if (*demo_command) return report(run_demo(demo));
+  if (*example_command) std::fputs(kExampleRun, stdout);
+  if (*paces_command)
+    for (const PaceInfo& info : paces()) std::printf("%-8s %s\n", info.name, info.description);
+  if (*freqs_command)
+    for (const FreqInfo& info : freqs()) std::printf("%-8s %s\n", info.name, info.description);
+  return 0;
+}

@@ -1,0 +1,95 @@
+#include "server/run_config.h"
+
+#include "runtime/base/config.h"
+#include "runtime/base/limits.h"
+#include "runtime/net/address.h"
+
+namespace paceline {
+
+const char* const kExampleRun = R"(# A run of Paceline. Start it with:  edge_server serve run.toml
+# Workers need nothing of this file: they get it from the server.
+
+[model]
+input = [28, 28]          # shape of one row: [features], [height, width] or [channels, height, width]
+classes = 10
+
+[[layer]]
+type = "flatten"
+[[layer]]
+type = "dense"
+units = 128
+[[layer]]
+type = "relu"
+[[layer]]
+type = "dense"
+units = 10                # as many as classes; the loss is softmax cross entropy
+
+[training]
+batch = 32                # rows of one local step
+rate = 0.02
+momentum = 0.9
+seed = 1
+
+[data]
+scale = 0.00392156862745098   # x = value * scale + offset, on every worker
+offset = 0.0
+
+[communication]
+pace = "compat"           # bsp, asp, ssp:3, compat
+freq = "trend"            # trend, fixed:16
+codec_up = "s1r"          # raw32, bf16, q8, s1, s1r
+codec_down = "s1r"
+rate_end = 0.1            # the rate falls to this share over the second half of a planned run
+
+[server]
+listen = "0.0.0.0:7433"
+state = "paceline-state"  # checkpoints; the run goes on from here after a restart
+min_workers = 1
+heartbeat_ms = 1000       # three missed ones: the worker is gone
+exchange_deadline_ms = 30000
+seconds = 0               # of the planned run; 0: until it is stopped
+rounds = 0
+)";
+
+Result<ServeConfig> parse_serve_config(std::string_view text, const std::string& source) {
+  if (text.size() > kRunTextBytesMax)
+    return fail(Code::kInvalidArgument, "%s: %zu bytes; a run's description has at most %zu",
+                source.c_str(), text.size(), kRunTextBytesMax);
+  ServeConfig serve;
+  serve.core.run_text = std::string(text);
+  Result<RunSpec> run = parse_run(text);
+  if (!run)
+    return fail(run.error().code(), "%s: %s", source.c_str(), run.error().message().c_str());
+  serve.core.run = std::move(*run);
+
+  PACELINE_ASSIGN(const Config config, Config::parse(text, source));
+  PACELINE_TRY(config.only({"model", "layer", "training", "data", "communication", "server"}));
+  ServerOptions& core = serve.core;
+  std::string codec_up = codec_info(core.codec_up).name,
+              codec_down = codec_info(core.codec_down).name;
+  ConfigSection communication = config.section("communication");
+  communication.read("pace", &core.pace);
+  communication.read("freq", &core.freq);
+  communication.read("codec_up", &codec_up);
+  communication.read("codec_down", &codec_down);
+  communication.read("rate_end", &core.rate_end, 0, 1);
+  communication.read("warmup_publications", &core.warmup_publications, 0, 1'000'000);
+  PACELINE_TRY(communication.finish());
+  PACELINE_ASSIGN(core.codec_up, codec_by_name(codec_up));
+  PACELINE_ASSIGN(core.codec_down, codec_by_name(codec_down));
+
+  std::string listen = serve.listen;
+  ConfigSection server = config.section("server");
+  server.read("listen", &listen);
+  server.read("state", &serve.state_folder);
+  server.read("min_workers", &core.min_workers, 1, kWorkersMax);
+  server.read("heartbeat_ms", &core.heartbeat_ms, 20, 600'000);
+  server.read("exchange_deadline_ms", &core.exchange_deadline_ms, 100, 3'600'000);
+  server.read("seconds", &serve.seconds, 0, 1e9);
+  server.read("rounds", &serve.rounds, 0, INT64_MAX);
+  PACELINE_TRY(server.finish());
+  PACELINE_ASSIGN(serve.listen, server_address(listen));
+  return serve;
+}
+
+}  // namespace paceline

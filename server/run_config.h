@@ -1,0 +1,32 @@
+// The file that describes a run: `edge_server serve run.toml`.
+//
+// [model], [[layer]], [training] and [data] are what workers are sent (train/training.h). Beside
+// them:
+//   [communication]  pace, freq, codec_up, codec_down, rate_end, warmup_publications
+//   [server]         listen, state, min_workers, heartbeat_ms, exchange_deadline_ms, seconds,
+//   rounds
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/server_core.h"
+
+namespace paceline {
+
+struct ServeConfig {
+  ServerOptions core;
+  std::string listen = "tcp://0.0.0.0:7433";
+  std::string state_folder;  // empty: nothing is kept over a restart
+  double seconds = 0;        // of the planned run; 0: no plan
+  uint64_t rounds = 0;
+};
+
+// `source` names the text in messages. Errors: kInvalidArgument with line, column and the nearest
+// key.
+Result<ServeConfig> parse_serve_config(std::string_view text, const std::string& source);
+
+// A commented file to start from, as `edge_server example` prints it.
+extern const char* const kExampleRun;
+
+}  // namespace paceline
