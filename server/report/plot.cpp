@@ -35,6 +35,18 @@ struct Box {
   double left, top, width, height;
 };
 
+struct TextStyle {
+  const char* anchor = "start";
+  const char* colour = kMuted;
+  int size = 13;
+  bool bold = false;
+  bool upwards = false;
+};
+
+constexpr TextStyle kCentred{.anchor = "middle"};
+constexpr TextStyle kRightAligned{.anchor = "end"};
+constexpr TextStyle kUpwards{.anchor = "middle", .upwards = true};
+
 std::string escape(const std::string& text) {
   const bool utf8 = is_utf8(text);
   std::string escaped;
@@ -96,9 +108,13 @@ class SvgText {
     add(format_text("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1,
                     y1, x2, y2, colour));
   }
-  void text(double x, double y, const std::string& text, const char* attributes) {
-    add(format_text("<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes) + escape(text) +
-        "</text>\n");
+  void text(double x, double y, const std::string& text, const TextStyle& style) {
+    add(
+        format_text("<text transform=\"translate(%.1f %.1f)%s\" text-anchor=\"%s\" "
+                    "fill=\"%s\" font-size=\"%d\"%s>",
+                    x, y, style.upwards ? " rotate(-90)" : "", style.anchor, style.colour,
+                    style.size, style.bold ? " font-weight=\"600\"" : ""));
+    add(escape(text) + "</text>\n");
   }
   std::string take() { return std::move(svg_); }
 
@@ -129,22 +145,18 @@ class PanelDrawing {
       : panel_(panel), palette_(palette), box_(box), svg_(*svg) {}
 
   void draw() {
-    svg_.text(box_.left, box_.top - 12, panel_.title,
-              "font-size=\"14\" font-weight=\"600\" fill=\"#333333\"");
+    svg_.text(box_.left, box_.top - 12, panel_.title, {.colour = kText, .size = 14, .bold = true});
     for (const PlotSeries& series : panel_.series)
       points_.push_back(drawable_points(panel_, series));
     if (!find_axes()) {
-      svg_.text(box_.left + box_.width / 2, box_.top + box_.height / 2, "no data yet",
-                "text-anchor=\"middle\" fill=\"#6b6b6b\"");
+      svg_.text(box_.left + box_.width / 2, box_.top + box_.height / 2, "no data yet", kCentred);
     } else {
       draw_axes();
       for (size_t i = 0; i < points_.size(); ++i) draw_series(panel_.series[i], points_[i]);
     }
     svg_.line(box_.left, bottom(), box_.left + box_.width, bottom(), kMuted);
-    svg_.text(box_.left + box_.width / 2, bottom() + 42, panel_.x_label,
-              "text-anchor=\"middle\" fill=\"#6b6b6b\"");
-    svg_.text(-(box_.top + box_.height / 2), box_.left - 56, panel_.y_label,
-              "transform=\"rotate(-90)\" text-anchor=\"middle\" fill=\"#6b6b6b\"");
+    svg_.text(box_.left + box_.width / 2, bottom() + 42, panel_.x_label, kCentred);
+    svg_.text(box_.left - 56, box_.top + box_.height / 2, panel_.y_label, kUpwards);
   }
 
  private:
@@ -172,7 +184,7 @@ class PanelDrawing {
     for (const Tick& tick : y_axis_.ticks) {
       const double y = y_of(tick.value);
       svg_.line(box_.left, y, box_.left + box_.width, y, kGrid);
-      svg_.text(box_.left - 8, y + 4, tick.label, "text-anchor=\"end\" fill=\"#6b6b6b\"");
+      svg_.text(box_.left - 8, y + 4, tick.label, kRightAligned);
     }
     double free_from = -INFINITY;
     for (const Tick& tick : x_axis_.ticks) {
@@ -180,7 +192,7 @@ class PanelDrawing {
       svg_.line(x, bottom(), x, bottom() + (tick.label.empty() ? 3 : 6), kMuted);
       const double half = static_cast<double>(tick.label.size()) * kCharacterWidth / 2;
       if (tick.label.empty() || x - half < free_from) continue;
-      svg_.text(x, bottom() + 20, tick.label, "text-anchor=\"middle\" fill=\"#6b6b6b\"");
+      svg_.text(x, bottom() + 20, tick.label, kCentred);
       free_from = x + half + 4;
     }
   }
@@ -224,7 +236,7 @@ double draw_legend(const Palette& palette, double width, SvgText* svg) {
         format_text("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
                     "stroke-width=\"3\"%s/>\n",
                     x, y, x + kSwatch, y, palette.colour(series->name), palette.dash(*series)));
-    svg->text(x + kSwatch + 8, y + 4, series->name, "fill=\"#333333\"");
+    svg->text(x + kSwatch + 8, y + 4, series->name, {.colour = kText});
     x += needed + kGap;
   }
   return y + kLegendRowHeight - kTitleHeight;
@@ -236,7 +248,7 @@ std::string plot_svg(const std::string& title, std::span<const PlotPanel> panels
   const Palette palette(panels);
   const double width = kPanelWidth * static_cast<double>(std::max<size_t>(panels.size(), 1));
   SvgText body;
-  body.text(kMarginLeft, 28, title, "font-size=\"17\" font-weight=\"600\" fill=\"#333333\"");
+  body.text(kMarginLeft, 28, title, {.colour = kText, .size = 17, .bold = true});
   const double top = kTitleHeight + draw_legend(palette, width, &body) + kPanelTitleHeight;
   for (size_t i = 0; i < panels.size(); ++i) {
     const Box box{kPanelWidth * static_cast<double>(i) + kMarginLeft, top,

@@ -47,7 +47,8 @@ Status write_safetensors(const std::string& path, const ParameterLayout& layout,
   writer.put(static_cast<uint64_t>(header.size()));
   writer.put_bytes(std::as_bytes(std::span(header)));
   for (const TensorSpec& tensor : layout.tensors())
-    writer.put_bytes(std::as_bytes(parameters.subspan(tensor.offset, tensor.count)));
+    writer.put_bytes(std::as_bytes(
+        parameters.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.count))));
   return write_file_atomically(path, writer.bytes());
 }
 

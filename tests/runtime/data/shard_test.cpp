@@ -58,8 +58,8 @@ double skew(std::span<const int32_t> labels, const std::vector<std::vector<uint3
 TEST_SUITE("data/shard") {
   TEST_CASE("shard_rows: disjoint, ascending and covering for every count, alpha and row bound") {
     const std::vector<int32_t> labels = some_labels(997, test::seed());
-    for (const uint32_t count : {1u, 2u, 7u, 64u})
-      for (const double alpha : {0.0, 1e-3, 0.1, 1.0, 100.0, 1e6})
+    for (const uint32_t count : {1u, 7u, 32u})
+      for (const double alpha : {0.0, 1e-3, 0.5, 1e6})
         for (const uint64_t rows_max : {uint64_t{0}, uint64_t{500}, UINT64_MAX}) {
           CAPTURE(count);
           CAPTURE(alpha);
@@ -110,7 +110,7 @@ TEST_SUITE("data/shard") {
     constexpr double kWorkers = 4;
     for (const double alpha : {0.2, 1.0, 5.0}) {
       double sum = 0, squares = 0;
-      constexpr int kDraws = 1500;
+      constexpr int kDraws = 800;
       for (int draw = 0; draw < kDraws; ++draw) {
         const ShardOptions options{1, 4, alpha, test::seed() + static_cast<uint64_t>(draw)};
         const double share = static_cast<double>(shard_rows(labels, 1, options)->size()) / 1000;
@@ -119,9 +119,9 @@ TEST_SUITE("data/shard") {
       }
       CAPTURE(alpha);
       const double variance = (kWorkers - 1) / (kWorkers * kWorkers * (kWorkers * alpha + 1));
-      // Five standard errors of the mean; the variance within 20 %.
+      // Five standard errors of the mean; the variance within 25 %.
       CHECK(std::abs(sum / kDraws - 1 / kWorkers) < 5 * std::sqrt(variance / kDraws));
-      CHECK(std::abs(squares / kDraws / variance - 1) < 0.2);
+      CHECK(std::abs(squares / kDraws / variance - 1) < 0.25);
     }
   }
 
