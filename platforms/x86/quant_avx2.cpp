@@ -49,9 +49,9 @@ PACELINE_INLINE uint32_t load_u32(const void* from) {
 }
 
 // Bits 8 byte .. 8 byte + 7 of a word in every lane, as sign bits of eight floats.
-PACELINE_INLINE __m256 sign_mask(__m256i word, int byte) {
+PACELINE_INLINE __m256 sign_mask(__m256i word, size_t byte) {
   const __m256i shifts = _mm256_sub_epi32(_mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24),
-                                          _mm256_set1_epi32(8 * byte));
+                                          _mm256_set1_epi32(static_cast<int>(8 * byte)));
   const __m256i shifted = _mm256_sllv_epi32(word, shifts);
   return _mm256_and_ps(_mm256_castsi256_ps(shifted), _mm256_set1_ps(-0.0f));
 }
@@ -263,33 +263,45 @@ PACELINE_INLINE void decode_rotated(const unsigned char* codes, float scale, con
   __m256i h[16];
   hadamard_signs(codes, h);
   const __m256 factor = _mm256_set1_ps(scale * 0.0625f);
-  const unsigned char* sign_bytes = reinterpret_cast<const unsigned char*>(signs);
-  for (size_t m = 0; m < 8; ++m) {
-    const __m256i pair[2] = {_mm256_add_epi16(h[m], h[m + 8]), _mm256_sub_epi16(h[m], h[m + 8])};
-    for (size_t k = 0; k < 2; ++k) {
-      const __m256i low = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(pair[k]));
-      const __m256i high = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(pair[k], 1));
-      const __m256i halves[2] = {_mm256_add_epi32(low, high), _mm256_sub_epi32(low, high)};
-      for (size_t half = 0; half < 2; ++half) {
-        const size_t v = m + 8 * k + 16 * half;
-        const __m256 sign = sign_mask(_mm256_set1_epi32(sign_bytes[v]), 0);
-        use(v, _mm256_xor_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(halves[half]), factor), sign));
+  for (size_t quad = 0; quad < 2; ++quad) {
+    __m256i words[4];
+    for (size_t k = 0; k < 4; ++k) words[k] = sign_word(signs, quad + 2 * k);
+    for (size_t m = 4 * quad; m < 4 * quad + 4; ++m) {
+      const __m256i pair[2] = {_mm256_add_epi16(h[m], h[m + 8]), _mm256_sub_epi16(h[m], h[m + 8])};
+      for (size_t k = 0; k < 2; ++k) {
+        const __m256i low = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(pair[k]));
+        const __m256i high = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(pair[k], 1));
+        const __m256 first = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_add_epi32(low, high)), factor);
+        const __m256 last = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(low, high)), factor);
+        use(m + 8 * k, _mm256_xor_ps(first, sign_mask(words[k], m % 4)));
+        use(m + 8 * k + 16, _mm256_xor_ps(last, sign_mask(words[k + 2], m % 4)));
       }
     }
   }
 }
 
-// y = H(D c) / 16; returns its mean magnitude and packs its signs.
-PACELINE_INLINE float rotate(const float* c, const uint64_t* signs, float* y,
-                             unsigned char* codes) {
+// c = flush(update + residual) and y = H(D c) before the last two stages; returns the bits of the
+// largest |c|.
+PACELINE_INLINE uint32_t gather_rotated(const float* update, const float* residual,
+                                        const uint64_t* signs, float* c, float* y) {
+  __m256i absmax[2] = {};
   for (size_t group = 0; group < kVectors; group += 8) {
+    const __m256i words[2] = {sign_word(signs, group / 4), sign_word(signs, group / 4 + 1)};
     __m256 v[8];
-    for (size_t k = 0; k < 8; ++k)
-      v[k] = _mm256_xor_ps(_mm256_load_ps(c + (group + k) * kLanes),
-                           sign_mask(sign_word(signs, (group + k) / 4), k % 4));
+    for (size_t k = 0; k < 8; ++k) {
+      const size_t at = (group + k) * kLanes;
+      const __m256 value = load_sum(update + at, residual + at, &absmax[k % 2]);
+      _mm256_store_ps(c + at, value);
+      v[k] = _mm256_xor_ps(value, sign_mask(words[k / 4], k % 4));
+    }
     hadamard_64(v);
     for (size_t k = 0; k < 8; ++k) _mm256_store_ps(y + (group + k) * kLanes, v[k]);
   }
+  return max_lane(_mm256_max_epi32(absmax[0], absmax[1]));
+}
+
+// Finishes y, packs its signs and returns its mean magnitude.
+PACELINE_INLINE float finish_rotated(float* y, unsigned char* codes) {
   for (size_t v = 0; v < 8; ++v) {
     __m256 top[4];
     hadamard_top(y, v, top);
@@ -311,15 +323,8 @@ void encode_s1r(const float* update, float* residual, const uint64_t* signs, siz
               signs += kKernelBlock / 64, codes += kVectors) {
     alignas(32) float c[kKernelBlock];
     alignas(32) float y[kKernelBlock];
-    __m256i maxima[4] = {};
-    for (size_t i = 0; i < kKernelBlock; i += 4 * kLanes)
-      for (size_t k = 0; k < 4; ++k) {
-        const size_t at = i + k * kLanes;
-        _mm256_store_ps(c + at, load_sum(update + at, residual + at, &maxima[k]));
-      }
-    const uint32_t absmax = max_lane(_mm256_max_epi32(_mm256_max_epi32(maxima[0], maxima[1]),
-                                                      _mm256_max_epi32(maxima[2], maxima[3])));
-    const float mean = rotate(c, signs, y, codes);
+    const uint32_t absmax = gather_rotated(update, residual, signs, c, y);
+    const float mean = finish_rotated(y, codes);
     if (absmax >= kRangeBits || bits_of(mean) < kZeroBlockBits) {
       skip_block(absmax < kRangeBits, c, residual, scales, block, codes, kVectors);
       continue;
@@ -355,9 +360,8 @@ void add_s1(const unsigned char* scales, const unsigned char* codes, size_t bloc
     const __m256 scale = _mm256_set1_ps(bf16_to_float(load_bf16(scales, block)));
     for (size_t word = 0; word < kKernelBlock / 32; ++word) {
       const __m256i bits = sign_word(codes, word);
-      for (int k = 0; k < 4; ++k)
-        add_flushed(into + word * 32 + static_cast<size_t>(k) * kLanes,
-                    _mm256_or_ps(scale, sign_mask(bits, k)));
+      for (size_t k = 0; k < 4; ++k)
+        add_flushed(into + word * 32 + k * kLanes, _mm256_or_ps(scale, sign_mask(bits, k)));
     }
   }
 }
@@ -393,8 +397,7 @@ void sum_s1(const BlockTerm* terms, size_t count, float* acc) {
       const __m256i words[2] = {sign_word(terms[t].codes, slice / 32),
                                 sign_word(terms[t].codes, slice / 32 + 1)};
       for (size_t k = 0; k < 8; ++k)
-        sums[k] = _mm256_add_ps(
-            sums[k], _mm256_xor_ps(weight, sign_mask(words[k / 4], static_cast<int>(k % 4))));
+        sums[k] = _mm256_add_ps(sums[k], _mm256_xor_ps(weight, sign_mask(words[k / 4], k % 4)));
     }
     for (size_t k = 0; k < 8; ++k) _mm256_storeu_ps(acc + slice + k * kLanes, sums[k]);
   }
@@ -413,7 +416,7 @@ void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
     hadamard_top(h, v, top);
     for (size_t k = 0; k < 4; ++k) {
       const size_t at = v + 8 * k;
-      const __m256 sign = sign_mask(sign_word(signs, at / 4), static_cast<int>(at % 4));
+      const __m256 sign = sign_mask(sign_word(signs, at / 4), at % 4);
       float* to = into + at * kLanes;
       _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), _mm256_xor_ps(top[k], sign)));
     }

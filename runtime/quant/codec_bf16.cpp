@@ -1,4 +1,6 @@
 // BF16: float32 rounded half to even to its upper 16 bits.
+#include <cstring>
+
 #include "runtime/quant/value_blocks.h"
 
 namespace paceline {
@@ -14,11 +16,18 @@ struct Bf16 {
 
 void encode(const CodedBlocks& blocks, const float* update, float* residual,
             const CodedOutput& out) {
-  for (size_t i = 0; i < element_total(blocks); ++i) {
-    const float c = flushed(update[i] + residual[i]);
-    const uint32_t code = bf16_half_even(c);
-    store_bf16(out.codes, i, code);
-    residual[i] = flushed(c - bf16_to_float(code));
+  for (size_t at = 0; at < element_total(blocks); at += kBlockElements) {
+    // Local arrays, so that the compiler sees that nothing overlaps.
+    float c[kBlockElements];
+    uint16_t codes[kBlockElements];
+    for (size_t i = 0; i < kBlockElements; ++i) c[i] = flushed(update[at + i] + residual[at + i]);
+    for (size_t i = 0; i < kBlockElements; ++i) {
+      const uint32_t code = bf16_half_even(c[i]);
+      codes[i] = static_cast<uint16_t>(code);
+      c[i] = flushed(c[i] - bf16_to_float(code));
+    }
+    std::memcpy(out.codes + at * sizeof(uint16_t), codes, sizeof codes);
+    std::memcpy(residual + at, c, sizeof c);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/quant/codec.h"
+#include "tests/golden/flush_to_zero.h"
 #include "tests/runtime/quant/samples.h"
 
 namespace paceline::test {
@@ -90,6 +91,23 @@ TEST_CASE("equal bytes: payloads, residuals, sums, deltas and models hash to the
       CAPTURE(std::string(set.name));
       CAPTURE(std::string(codecs()[k].name));
       CHECK(got == kWant[k]);
+    }
+  });
+}
+
+TEST_CASE("equal bytes: flush-to-zero changes nothing") {
+  const ParameterLayout layout = small_layout();
+  on_every_kernel_set([&](const KernelSet& set) {
+    for (const CodecInfo& info : codecs()) {
+      const Hashes off = run(layout, info.id);
+      Hashes on;
+      {
+        const FlushToZero flush;
+        on = run(layout, info.id);
+      }
+      CAPTURE(std::string(set.name));
+      CAPTURE(std::string(info.name));
+      CHECK(on == off);
     }
   });
 }
