@@ -3,10 +3,6 @@
 
 #include <cstdint>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-
 namespace paceline::test {
 
 // On for the object's life, for this thread.
@@ -20,8 +16,12 @@ class FlushToZero {
  private:
 #if defined(__SSE__)
   static constexpr uint32_t kOn = 0x8040;  // results and operands
-  static uint32_t read() { return _mm_getcsr(); }
-  static void write(uint32_t mode) { _mm_setcsr(mode); }
+  static uint32_t read() {
+    uint32_t mode;
+    asm volatile("stmxcsr %0" : "=m"(mode));
+    return mode;
+  }
+  static void write(uint32_t mode) { asm volatile("ldmxcsr %0" : : "m"(mode)); }
 #elif defined(__aarch64__)
   static constexpr uint64_t kOn = 1u << 24;
   static uint64_t read() {
