@@ -159,30 +159,32 @@ void crop_images(const Geometry& g, const float* padded, size_t count, float* im
                   g.width * sizeof(float));
 }
 
-size_t padded_floats(const Geometry& g) { return g.padding == 0 ? 0 : g.group * g.padded_image; }
+uint64_t padded_floats(const Geometry& g) {
+  return g.padding == 0 ? 0 : uint64_t{g.group} * g.padded_image;
+}
 size_t position_row_floats(const Geometry& g) { return g.group * g.positions + kRowSlack; }
 
 ScratchSize forward_scratch(const Geometry& g, const GemmShape& shape) {
   return ScratchSize()
       .add(padded_floats(g))
       .add(panel_floats(shape.nr, g.taps))
-      .add(g.filters * shape.nr);
+      .add(uint64_t{g.filters} * shape.nr);
 }
 
 ScratchSize weight_gradient_scratch(const Geometry& g, const GemmShape& shape) {
   return ScratchSize()
       .add(padded_floats(g))
-      .add(g.filters * position_row_floats(g))
+      .add(uint64_t{g.filters} * position_row_floats(g))
       .add(panel_floats(shape.nr, g.group * g.positions))
-      .add(g.filters * shape.nr);
+      .add(uint64_t{g.filters} * shape.nr);
 }
 
 ScratchSize input_gradient_scratch(const Geometry& g, const GemmShape& shape) {
   return ScratchSize()
       .add(padded_floats(g))
-      .add(g.taps * g.filters)
+      .add(uint64_t{g.taps} * g.filters)
       .add(panel_floats(shape.nr, g.filters))
-      .add(g.taps * shape.nr);
+      .add(uint64_t{g.taps} * shape.nr);
 }
 
 // `count` taps of each position of an output row.
@@ -282,9 +284,9 @@ void compute_input_gradient(const Geometry& g, const GemmShape& shape, const Bac
 
 }  // namespace
 
-size_t conv2d_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch) {
+uint64_t conv2d_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch) {
   const Geometry g(spec, batch);
-  size_t most = 0;
+  uint64_t most = 0;
   for (const GemmShape& shape : kernels.shapes)
     most = std::max({most, forward_scratch(g, shape).floats(),
                      weight_gradient_scratch(g, shape).floats(),

@@ -52,13 +52,13 @@ void forward_small(const float* weight, size_t units, size_t features, const flo
 
 }  // namespace
 
-size_t dense_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch) {
+uint64_t dense_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch) {
   const size_t features = spec.input_shape[0], units = spec.units;
-  size_t most = 0;
+  uint64_t most = 0;
   for (const GemmShape& shape : kernels.shapes) {
     ScratchSize forward, backward;
     forward.add(panel_floats(shape.nr, features)).add(tile_rows(shape) * shape.nr);
-    backward.add(units * batch).add(panel_floats(shape.nr, std::max(batch, units)));
+    backward.add(uint64_t{units} * batch).add(panel_floats(shape.nr, std::max(batch, units)));
     most = std::max({most, forward.floats(), backward.floats()});
   }
   return most;

@@ -103,11 +103,11 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
       to[column * to_stride + row] = from[row * from_stride + column];
 }
 
-float* Scratch::take(size_t floats) {
-  const size_t rounded = ScratchSize::rounded(floats);
+float* Scratch::take(uint64_t floats) {
+  const uint64_t rounded = ScratchSize::rounded(floats);
   PACELINE_CHECK(rounded <= rest_.size());
   float* taken = rest_.data();
-  rest_ = rest_.subspan(rounded);
+  rest_ = rest_.subspan(static_cast<size_t>(rounded));
   return taken;
 }
 

@@ -57,7 +57,7 @@ Status verify_gemm_kernels(const GemmKernels& kernels);
 const GemmShape& pick_gemm_shape(const GemmKernels& kernels, size_t columns);
 
 // Floats of a panel for `depth` rows of B.
-inline size_t panel_floats(size_t nr, size_t depth) { return (depth + 1) * nr; }
+inline uint64_t panel_floats(size_t nr, size_t depth) { return uint64_t{nr} * depth + nr; }
 // Writes zero biases; returns where the rows of B start.
 float* begin_panel(size_t nr, float* panel);
 // Copies `columns` <= nr values of each row of B; row r starts at b + r * b_stride. What lies
@@ -73,12 +73,14 @@ void multiply_panel(const GemmShape& shape, size_t rows, size_t columns, size_t 
 void transpose(const float* from, size_t from_stride, size_t rows, size_t columns, float* to,
                size_t to_stride);
 
+// Counts are 64-bit where a 32-bit machine might be asked for more than it can address.
+//
 // Hands out pieces of a layer's scratch, each on a cache line. Taking more than there is stops the
 // program: layers count with ScratchSize in the same order.
 class Scratch {
  public:
   explicit Scratch(std::span<float> floats) : rest_(floats) {}
-  float* take(size_t floats);
+  float* take(uint64_t floats);
 
  private:
   std::span<float> rest_;
@@ -86,15 +88,15 @@ class Scratch {
 
 class ScratchSize {
  public:
-  ScratchSize& add(size_t floats) {
+  ScratchSize& add(uint64_t floats) {
     floats_ += rounded(floats);
     return *this;
   }
-  size_t floats() const { return floats_; }
-  static size_t rounded(size_t floats) { return (floats + 15) / 16 * 16; }
+  uint64_t floats() const { return floats_; }
+  static uint64_t rounded(uint64_t floats) { return (floats + 15) / 16 * 16; }
 
  private:
-  size_t floats_ = 0;
+  uint64_t floats_ = 0;
 };
 
 }  // namespace paceline

@@ -6,12 +6,12 @@
 
 namespace paceline {
 
-size_t dense_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch);
+uint64_t dense_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch);
 void dense_gemm_forward(const LayerSpec& spec, const GemmKernels& kernels, const ForwardPass& pass);
 void dense_gemm_backward(const LayerSpec& spec, const GemmKernels& kernels,
                          const BackwardPass& pass);
 
-size_t conv2d_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch);
+uint64_t conv2d_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch);
 void conv2d_gemm_forward(const LayerSpec& spec, const GemmKernels& kernels,
                          const ForwardPass& pass);
 void conv2d_gemm_backward(const LayerSpec& spec, const GemmKernels& kernels,

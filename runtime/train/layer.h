@@ -68,8 +68,8 @@ struct LayerType {
   void (*forward)(const LayerSpec& spec, const ForwardPass& pass) = nullptr;
   void (*backward)(const LayerSpec& spec, const BackwardPass& pass) = nullptr;
 
-  size_t (*scratch_floats)(const LayerSpec& spec, const GemmKernels& kernels,
-                           size_t batch) = nullptr;
+  uint64_t (*scratch_floats)(const LayerSpec& spec, const GemmKernels& kernels,
+                             size_t batch) = nullptr;
   void (*gemm_forward)(const LayerSpec& spec, const GemmKernels& kernels,
                        const ForwardPass& pass) = nullptr;
   void (*gemm_backward)(const LayerSpec& spec, const GemmKernels& kernels,

@@ -11,6 +11,7 @@ namespace {
 
 // Bounds the padding too, so that a small image can't grow without limit.
 constexpr uint32_t kKernelMax = 1024;
+constexpr uint32_t kPaddedFeaturesMax = 1u << 25;
 
 constexpr LayerKey kKeys[] = {
     {"filters", &LayerSpec::filters},
@@ -35,6 +36,9 @@ Status infer(LayerSpec& spec) {
     return fail(Code::kInvalidArgument, "kernel %u is larger than the padded image of %llu x %llu",
                 spec.kernel, static_cast<unsigned long long>(height),
                 static_cast<unsigned long long>(width));
+  if (spec.input_shape[0] * height * width > kPaddedFeaturesMax)
+    return fail(Code::kInvalidArgument, "its padded image has more than %u values",
+                kPaddedFeaturesMax);
   spec.output_shape = {spec.filters,
                        static_cast<uint32_t>((height - spec.kernel) / spec.stride + 1),
                        static_cast<uint32_t>((width - spec.kernel) / spec.stride + 1)};

@@ -4,7 +4,7 @@
 
 namespace paceline {
 
-size_t MemoryPlan::add(size_t bytes, uint32_t first, uint32_t last) {
+size_t MemoryPlan::add(uint64_t bytes, uint32_t first, uint32_t last) {
   bytes = (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
   buffers_.push_back({bytes, first, last, 0});
   return buffers_.size() - 1;
@@ -26,9 +26,9 @@ void MemoryPlan::place() {
   }
 }
 
-size_t MemoryPlan::lowest_free_offset(const Buffer& buffer,
-                                      const std::vector<const Buffer*>& placed) {
-  size_t offset = 0;
+uint64_t MemoryPlan::lowest_free_offset(const Buffer& buffer,
+                                        const std::vector<const Buffer*>& placed) {
+  uint64_t offset = 0;
   for (const Buffer* other : placed) {
     const bool alive_together = other->first <= buffer.last && buffer.first <= other->last;
     if (!alive_together || other->offset + other->bytes <= offset) continue;

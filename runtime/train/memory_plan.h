@@ -15,25 +15,27 @@ class MemoryPlan {
   static constexpr size_t kAlignmentBytes = 64;
 
   // A buffer that is in use from step `first` to step `last`, both included. Returns its index.
-  size_t add(size_t bytes, uint32_t first, uint32_t last);
+  size_t add(uint64_t bytes, uint32_t first, uint32_t last);
   // Fixes all offsets; nothing is added afterwards.
   void place();
 
-  size_t offset(size_t index) const { return buffers_[index].offset; }
-  size_t total_bytes() const { return total_bytes_; }
+  uint64_t offset(size_t index) const { return buffers_[index].offset; }
+  // More than a 32-bit size_t if such was asked for: check before allocating.
+  uint64_t total_bytes() const { return total_bytes_; }
 
  private:
   struct Buffer {
-    size_t bytes = 0;
+    uint64_t bytes = 0;
     uint32_t first = 0;
     uint32_t last = 0;
-    size_t offset = 0;
+    uint64_t offset = 0;
   };
   // `placed` by offset.
-  static size_t lowest_free_offset(const Buffer& buffer, const std::vector<const Buffer*>& placed);
+  static uint64_t lowest_free_offset(const Buffer& buffer,
+                                     const std::vector<const Buffer*>& placed);
 
   std::vector<Buffer> buffers_;
-  size_t total_bytes_ = 0;
+  uint64_t total_bytes_ = 0;
 };
 
 }  // namespace paceline

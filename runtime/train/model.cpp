@@ -197,7 +197,8 @@ void init_parameters(const ModelSpec& spec, uint64_t seed, std::span<float> para
     if (tensor.tensor_class != TensorClass::kWeight) continue;
     const uint64_t inputs = tensor.count / tensor.shape[0];
     const float limit = std::sqrt(6.0f / static_cast<float>(inputs));
-    for (float& value : parameters.subspan(tensor.offset, tensor.count))
+    for (float& value :
+         parameters.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.count)))
       value = limit * random.symmetric();
   }
 }

@@ -33,7 +33,7 @@ struct Stage {
   const TensorSpec* bias = nullptr;
   size_t input_features = 0;
   size_t output_features = 0;
-  size_t scratch_floats = 0;
+  uint64_t scratch_floats = 0;
   size_t output = kNoBuffer;
   size_t output_gradient = kNoBuffer;
   size_t forward_scratch = kNoBuffer;
@@ -41,10 +41,14 @@ struct Stage {
 };
 
 std::span<const float> tensor_of(std::span<const float> flat, const TensorSpec* tensor) {
-  return tensor ? flat.subspan(tensor->offset, tensor->count) : std::span<const float>{};
+  return tensor
+             ? flat.subspan(static_cast<size_t>(tensor->offset), static_cast<size_t>(tensor->count))
+             : std::span<const float>{};
 }
 std::span<float> tensor_of(std::span<float> flat, const TensorSpec* tensor) {
-  return tensor ? flat.subspan(tensor->offset, tensor->count) : std::span<float>{};
+  return tensor
+             ? flat.subspan(static_cast<size_t>(tensor->offset), static_cast<size_t>(tensor->count))
+             : std::span<float>{};
 }
 
 class NetTrainer final : public Trainer {
@@ -64,7 +68,7 @@ class NetTrainer final : public Trainer {
                   std::span<const int32_t> labels, EvaluationCounts* counts) override;
 
   size_t batch_max() const override { return batch_max_; }
-  size_t planned_bytes() const override { return plan_.total_bytes(); }
+  size_t planned_bytes() const override { return static_cast<size_t>(plan_.total_bytes()); }
   const char* backend_name() const override { return kernels_ ? kernels_->name : "reference"; }
 
  private:
@@ -77,7 +81,7 @@ class NetTrainer final : public Trainer {
   void run_backward(std::span<const float> parameters, std::span<const float> features,
                     size_t batch, std::span<float> gradient);
   void clear_pads(std::span<float> gradient) const;
-  std::span<float> buffer(size_t index, size_t floats) const;
+  std::span<float> buffer(size_t index, uint64_t floats) const;
 
   const ModelSpec spec_;
   const size_t batch_max_;
@@ -99,8 +103,8 @@ void NetTrainer::list_stages() {
     stage.type = find_layer_type(layer.type);
     PACELINE_CHECK(stage.type != nullptr);
     if (stage.type->forward == nullptr) continue;
-    stage.input_features = feature_count(layer.input_shape);
-    stage.output_features = feature_count(layer.output_shape);
+    stage.input_features = static_cast<size_t>(feature_count(layer.input_shape));
+    stage.output_features = static_cast<size_t>(feature_count(layer.output_shape));
     if (stage.type->append_tensors) {
       PACELINE_CHECK(tensor + 2 <= spec_.layout.tensors().size());
       stage.weight = &spec_.layout.tensors()[tensor++];
@@ -118,7 +122,7 @@ void NetTrainer::list_stages() {
 // - i.
 void NetTrainer::plan_memory() {
   const uint32_t n = static_cast<uint32_t>(stages_.size());
-  const auto rows = [&](size_t floats_per_row) {
+  const auto rows = [&](uint64_t floats_per_row) {
     return batch_max_ * floats_per_row * sizeof(float);
   };
   // Activations. A stage that works in place shares the buffer of the one before it.
@@ -148,7 +152,7 @@ void NetTrainer::plan_memory() {
         plan_.add(rows(stages_[i].input_features), 2 * n - i, 2 * n - first_user);
   }
   for (uint32_t i = 0; i < n; ++i) {
-    const size_t bytes = stages_[i].scratch_floats * sizeof(float);
+    const uint64_t bytes = stages_[i].scratch_floats * sizeof(float);
     stages_[i].forward_scratch = plan_.add(bytes, i, i);
     if (i >= first_trained_) stages_[i].backward_scratch = plan_.add(bytes, 2 * n - i, 2 * n - i);
   }
@@ -158,23 +162,24 @@ void NetTrainer::plan_memory() {
 Status NetTrainer::allocate() {
   if (plan_.total_bytes() > kArenaBytesMax)
     return fail(Code::kResourceExhausted,
-                "training needs %zu MiB, at most %llu MiB; take a batch smaller than %zu",
-                plan_.total_bytes() >> 20, static_cast<unsigned long long>(kArenaBytesMax >> 20),
-                batch_max_);
-  void* bytes = ::operator new (plan_.total_bytes(), std::align_val_t{MemoryPlan::kAlignmentBytes},
-                                std::nothrow);
+                "training needs %llu MiB, at most %llu MiB; take a batch smaller than %zu",
+                static_cast<unsigned long long>(plan_.total_bytes() >> 20),
+                static_cast<unsigned long long>(kArenaBytesMax >> 20), batch_max_);
+  void* bytes =
+      ::operator new (planned_bytes(), std::align_val_t{MemoryPlan::kAlignmentBytes}, std::nothrow);
   if (!bytes)
     return fail(Code::kResourceExhausted,
                 "no memory for the %zu bytes that training needs; take a batch smaller than %zu",
-                plan_.total_bytes(), batch_max_);
+                planned_bytes(), batch_max_);
   arena_.reset(static_cast<std::byte*>(bytes));
   // Touches every page now, so that memory which is not there is noticed before the first step.
-  std::fill_n(arena_.get(), plan_.total_bytes(), std::byte{0});
+  std::fill_n(arena_.get(), planned_bytes(), std::byte{0});
   return {};
 }
 
-std::span<float> NetTrainer::buffer(size_t index, size_t floats) const {
-  return {reinterpret_cast<float*>(arena_.get() + plan_.offset(index)), floats};
+std::span<float> NetTrainer::buffer(size_t index, uint64_t floats) const {
+  return {reinterpret_cast<float*>(arena_.get() + plan_.offset(index)),
+          static_cast<size_t>(floats)};
 }
 
 Status NetTrainer::check_batch(std::span<const float> parameters, std::span<const float> features,
@@ -237,7 +242,7 @@ void NetTrainer::run_backward(std::span<const float> parameters, std::span<const
 
 void NetTrainer::clear_pads(std::span<float> gradient) const {
   for (const TensorSpec& tensor : spec_.layout.tensors()) {
-    const size_t end = tensor.offset + tensor.count;
+    const auto end = static_cast<size_t>(tensor.offset + tensor.count);
     const size_t pads = (kBlockElements - end % kBlockElements) % kBlockElements;
     std::fill_n(gradient.begin() + static_cast<std::ptrdiff_t>(end), pads, 0.0f);
   }

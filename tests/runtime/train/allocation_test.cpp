@@ -14,7 +14,7 @@ TEST_CASE("gradient, evaluate and step: no allocation after make_trainer") {
   for (std::string_view toml : {test::kSmallMlp, test::kSmallCnn}) {
     const ModelSpec spec = test::model_of(toml);
     Random random(test::seed(), 1);
-    std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size());
+    std::vector<float> parameters(test::parameter_floats(spec)), gradient(parameters.size());
     init_parameters(spec, 1, parameters);
     const test::Batch batch = test::random_batch(spec, 33, random);
     for (const std::string& backend : backends()) {
@@ -22,7 +22,7 @@ TEST_CASE("gradient, evaluate and step: no allocation after make_trainer") {
       Sgd sgd(parameters.size(), 0.9f);
       const uint64_t calls = test::allocation_counts().calls;
       for (size_t rows = 1; rows <= 33; ++rows) {
-        const std::span<const float> features(batch.features.data(), rows * spec.input_features());
+        const std::span<const float> features(batch.features.data(), rows * test::row_floats(spec));
         const std::span<const int32_t> labels(batch.labels.data(), rows);
         EvaluationCounts counts;
         REQUIRE((*trainer)->gradient(parameters, features, labels, gradient).has_value());
@@ -40,7 +40,7 @@ TEST_CASE("planned_bytes: bounds the memory of a trainer, but for its descriptio
     const ModelSpec spec = test::model_of(toml);
     for (const std::string& backend : backends()) {
       size_t before_batch = 0;
-      for (size_t batch : {1, 8, 64}) {
+      for (const size_t batch : {1u, 8u, 64u}) {
         const uint64_t before = test::allocation_counts().live_bytes;
         auto trainer = make_trainer(spec, batch, backend);
         const uint64_t used = test::allocation_counts().live_bytes - before;

@@ -51,12 +51,7 @@ std::string random_cnn(Random& random) {
 void check_against_reference(const std::string& toml, const std::vector<size_t>& batches,
                              Random& random) {
   const ModelSpec spec = test::model_of(toml);
-  std::vector<float> parameters(spec.layout.element_count());
-  init_parameters(spec, random.next(), parameters);
-  for (const TensorSpec& tensor : spec.layout.tensors())
-    if (tensor.tensor_class == TensorClass::kBias)
-      for (uint64_t i = 0; i < tensor.count; ++i)
-        parameters[tensor.offset + i] = random.symmetric();
+  const std::vector<float> parameters = test::random_parameters(spec, random);
   std::vector<float> expected(parameters.size()), gradient(parameters.size());
   for (const std::string& backend : backends()) {
     auto reference = make_trainer(spec, 40, "reference");
@@ -73,19 +68,19 @@ void check_against_reference(const std::string& toml, const std::vector<size_t>&
       REQUIRE(loss.has_value());
       REQUIRE(std::abs(*loss - *wanted) <= 1e-5f * (1.0f + *wanted));
       for (const TensorSpec& tensor : spec.layout.tensors()) {
+        const auto wanted_values = test::tensor_of(std::span<const float>(expected), tensor);
+        const auto values = test::tensor_of(std::span<const float>(gradient), tensor);
         double largest = 0.0, worst = 0.0;
-        for (uint64_t i = tensor.offset; i < tensor.offset + tensor.count; ++i) {
-          largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
-          const double off =
-              std::abs(static_cast<double>(gradient[i]) - static_cast<double>(expected[i]));
-          worst = off <= worst ? worst : off;
+        for (size_t i = 0; i < values.size(); ++i) {
+          const double exact = static_cast<double>(wanted_values[i]);
+          const double off = std::abs(static_cast<double>(values[i]) - exact);
+          largest = std::max(largest, std::abs(exact));
+          worst = off <= worst ? worst : off;  // NaN is the worst
         }
         INFO(tensor.name);
         REQUIRE(worst <= kTolerance * (largest + 1e-3));
+        for (float pad : test::pads_after(gradient, tensor)) REQUIRE(pad == 0.0f);
       }
-      for (const TensorSpec& tensor : spec.layout.tensors())
-        for (uint64_t i = tensor.offset + tensor.count; i % kBlockElements != 0; ++i)
-          REQUIRE(gradient[i] == 0.0f);
     }
   }
 }
@@ -149,7 +144,7 @@ TEST_CASE("gradient: convolutions of odd sizes agree with the reference") {
 TEST_CASE("gradient: two calls give the same bytes, whatever ran between") {
   const ModelSpec spec = test::model_of(test::kSmallCnn);
   Random random(test::seed(), 3);
-  std::vector<float> parameters(spec.layout.element_count());
+  std::vector<float> parameters(test::parameter_floats(spec));
   init_parameters(spec, 1, parameters);
   std::vector<float> first(parameters.size()), second(parameters.size());
   const test::Batch batch = test::random_batch(spec, 9, random);
@@ -166,13 +161,13 @@ TEST_CASE("gradient: two calls give the same bytes, whatever ran between") {
 TEST_CASE("gradient: a diverged model shows as a loss that is not finite, on every backend") {
   const ModelSpec spec = test::model_of(test::kSmallCnn);
   Random random(test::seed(), 4);
-  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size());
+  std::vector<float> parameters(test::parameter_floats(spec)), gradient(parameters.size());
   const test::Batch batch = test::random_batch(spec, 9, random);
   for (const std::string& backend : backends())
     for (const float poison :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       init_parameters(spec, 1, parameters);
-      parameters[spec.layout.tensors()[4].offset] = poison;
+      test::tensor_of(std::span(parameters), spec.layout.tensors()[4])[0] = poison;
       auto trainer = make_trainer(spec, 12, backend);
       const auto loss = (*trainer)->gradient(parameters, batch.features, batch.labels, gradient);
       REQUIRE(loss.has_value());
@@ -202,10 +197,10 @@ TEST_CASE("kernels: nothing beyond A, the panel and C is read or written") {
   const float no_clamp[2] = {-INFINITY, INFINITY};
   for (const GemmKernels* kernels : usable_gemm_kernels())
     for (const GemmShape& shape : kernels->shapes)
-      for (size_t depth : {1, 2, 3, 5, 7})
+      for (const size_t depth : {1u, 2u, 3u, 5u, 7u})
         for (size_t columns : {size_t{1}, size_t{3}, size_t{shape.nr}}) {
           float* a = fenced(shape.mr * depth * sizeof(float));
-          float* panel = fenced(panel_floats(shape.nr, depth) * sizeof(float));
+          float* panel = fenced((depth + 1) * shape.nr * sizeof(float));
           float* c = fenced(shape.mr * columns * sizeof(float));
           shape.block(shape.mr, columns, depth * sizeof(float), a, depth * sizeof(float), panel, c,
                       columns * sizeof(float), shape.nr * sizeof(float), no_clamp);
@@ -219,7 +214,7 @@ TEST_CASE("evaluate: counts agree with the outputs, ties go to the lowest class,
   const ModelSpec spec = test::model_of(
       "[model]\ninput = [1]\nclasses = 3\n[[layer]]\ntype = "
       "'dense'\nunits = 3\n");
-  std::vector<float> parameters(spec.layout.element_count(), 0.0f);
+  std::vector<float> parameters(test::parameter_floats(spec), 0.0f);
   const std::vector<float> features = {1.0f, 1.0f, 1.0f};
   const std::vector<int32_t> labels = {0, 1, 2};
   for (const std::string& backend : backends()) {
@@ -239,7 +234,7 @@ TEST_CASE("evaluate: a row's loss is clamped, NaN included") {
   const ModelSpec spec = test::model_of(
       "[model]\ninput = [1]\nclasses = 2\n[[layer]]\ntype = "
       "'dense'\nunits = 2\n");
-  std::vector<float> parameters(spec.layout.element_count(), 0.0f);
+  std::vector<float> parameters(test::parameter_floats(spec), 0.0f);
   auto trainer = make_trainer(spec, 1, "reference");
   for (const float feature : {1e4f, std::numeric_limits<float>::quiet_NaN()}) {
     parameters[0] = 1.0f;
@@ -251,7 +246,7 @@ TEST_CASE("evaluate: a row's loss is clamped, NaN included") {
 
 TEST_CASE("gradient and evaluate: labels and sizes are checked before anything is computed") {
   const ModelSpec spec = test::model_of(test::kSmallMlp);
-  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size(), 5.0f);
+  std::vector<float> parameters(test::parameter_floats(spec)), gradient(parameters.size(), 5.0f);
   auto trainer = make_trainer(spec, 2, "auto");
   const std::vector<float> features(26);
   EvaluationCounts counts;

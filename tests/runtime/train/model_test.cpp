@@ -110,7 +110,7 @@ TEST_CASE("parse_model: sizes that multiply without bound are refused, never all
 
 TEST_CASE("init_parameters: He-uniform within its limit, zero biases and pads, by the seed alone") {
   const ModelSpec spec = test::model_of(test::kSmallCnn);
-  std::vector<float> a(spec.layout.element_count(), 7.0f), b(a), c(a);
+  std::vector<float> a(test::parameter_floats(spec), 7.0f), b(a), c(a);
   init_parameters(spec, 1, a);
   init_parameters(spec, 1, b);
   init_parameters(spec, 2, c);
@@ -120,19 +120,19 @@ TEST_CASE("init_parameters: He-uniform within its limit, zero biases and pads, b
   double squares = 0.0;
   const TensorSpec& conv = spec.layout.tensors()[0];
   const double limit = std::sqrt(6.0 / 18.0);
-  for (uint64_t i = 0; i < conv.count; ++i) {
-    outside += std::abs(a[i]) > limit * 1.000001 ? 1 : 0;
-    squares += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+  for (float weight : test::tensor_of(std::span(a), conv)) {
+    outside += std::abs(static_cast<double>(weight)) > limit * 1.000001 ? 1 : 0;
+    squares += static_cast<double>(weight) * static_cast<double>(weight);
   }
   CHECK(outside == 0);
   CHECK(squares / static_cast<double>(conv.count) == doctest::Approx(2.0 / 18.0).epsilon(0.3));
-  CHECK(a[conv.count] == 0.0f);
-  CHECK(a[spec.layout.tensors()[1].offset] == 0.0f);
+  for (float pad : test::pads_after(a, conv)) CHECK(pad == 0.0f);
+  for (float bias : test::tensor_of(std::span(a), spec.layout.tensors()[1])) CHECK(bias == 0.0f);
 }
 
 TEST_CASE("init_parameters: the same bytes on every machine") {
   const ModelSpec spec = test::model_of(test::kSmallCnn);
-  std::vector<float> parameters(spec.layout.element_count());
+  std::vector<float> parameters(test::parameter_floats(spec));
   init_parameters(spec, 42, parameters);
   CHECK(model_checksum(parameters) == 0xFAC1A219u);
 }

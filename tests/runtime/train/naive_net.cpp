@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/check.h"
+#include "tests/runtime/train/nets.h"
 
 namespace paceline::test {
 namespace {
@@ -99,9 +100,8 @@ double naive_loss(const ModelSpec& spec, std::span<const double> parameters,
                   std::span<const float> features, std::span<const int32_t> labels) {
   double sum = 0.0;
   for (size_t row = 0; row < labels.size(); ++row)
-    sum +=
-        row_loss(spec, parameters,
-                 features.subspan(row * spec.input_features(), spec.input_features()), labels[row]);
+    sum += row_loss(spec, parameters, features.subspan(row * row_floats(spec), row_floats(spec)),
+                    labels[row]);
   return sum / static_cast<double>(labels.size());
 }
 

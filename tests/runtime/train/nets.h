@@ -59,6 +59,37 @@ inline ModelSpec model_of(std::string_view toml) {
   return std::move(*spec);
 }
 
+inline size_t parameter_floats(const ModelSpec& spec) {
+  return static_cast<size_t>(spec.layout.element_count());
+}
+
+inline size_t row_floats(const ModelSpec& spec) {
+  return static_cast<size_t>(spec.input_features());
+}
+
+template <class Float>
+std::span<Float> tensor_of(std::span<Float> flat, const TensorSpec& tensor) {
+  return flat.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.count));
+}
+
+// The elements between the tensor and the next one.
+inline std::span<const float> pads_after(std::span<const float> flat, const TensorSpec& tensor) {
+  const auto end = static_cast<size_t>(tensor.offset + tensor.count);
+  return flat.subspan(end, (kBlockElements - end % kBlockElements) % kBlockElements);
+}
+
+// Parameters as training starts with them, but for biases: away from zero, so that one which is
+// left out shows.
+inline std::vector<float> random_parameters(const ModelSpec& spec, Random& random) {
+  std::vector<float> parameters(parameter_floats(spec));
+  init_parameters(spec, random.next(), parameters);
+  for (const TensorSpec& tensor : spec.layout.tensors())
+    if (tensor.tensor_class == TensorClass::kBias)
+      for (float& value : tensor_of(std::span(parameters), tensor))
+        value = 0.3f * random.symmetric();
+  return parameters;
+}
+
 struct Batch {
   std::vector<float> features;
   std::vector<int32_t> labels;
@@ -66,7 +97,7 @@ struct Batch {
 
 inline Batch random_batch(const ModelSpec& spec, size_t rows, Random& random) {
   Batch batch;
-  batch.features.resize(rows * spec.input_features());
+  batch.features.resize(rows * row_floats(spec));
   for (float& value : batch.features) value = random.symmetric();
   for (size_t row = 0; row < rows; ++row)
     batch.labels.push_back(static_cast<int32_t>(random.below(spec.class_count)));

@@ -16,7 +16,7 @@ namespace {
 // Twenty steps of SGD from a fixed start; the checksum of the model.
 uint32_t trained_checksum(std::string_view toml) {
   const ModelSpec spec = test::model_of(toml);
-  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size());
+  std::vector<float> parameters(test::parameter_floats(spec)), gradient(parameters.size());
   init_parameters(spec, 7, parameters);
   auto trainer = make_trainer(spec, 8, "reference");
   REQUIRE(trainer.has_value());
@@ -41,13 +41,8 @@ void check_derivatives(std::string_view toml) {
   const ModelSpec spec = test::model_of(toml);
   constexpr double kTolerance = 2e-6;  // float rounding of a gradient near 1, and of the difference
   Random random(test::seed(), 5);
-  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size(), 3.0f);
-  init_parameters(spec, test::seed(), parameters);
-  // Biases away from zero, so that a bias that is left out shows.
-  for (const TensorSpec& tensor : spec.layout.tensors())
-    if (tensor.tensor_class == TensorClass::kBias)
-      for (uint64_t i = 0; i < tensor.count; ++i)
-        parameters[tensor.offset + i] = 0.3f * random.symmetric();
+  const std::vector<float> parameters = test::random_parameters(spec, random);
+  std::vector<float> gradient(parameters.size(), 3.0f);
   const test::Batch batch = test::random_batch(spec, 5, random);
   auto trainer = make_trainer(spec, 6, "reference");
   REQUIRE(trainer.has_value());
@@ -58,15 +53,15 @@ void check_derivatives(std::string_view toml) {
                  test::naive_loss(spec, exact, batch.features, batch.labels)) < 1e-6);
   for (const TensorSpec& tensor : spec.layout.tensors())
     for (int sample = 0; sample < 25; ++sample) {
-      const size_t index = tensor.offset + random.below(tensor.count);
+      const auto index = static_cast<size_t>(tensor.offset + random.below(tensor.count));
       const double derivative =
           test::naive_derivative(spec, parameters, index, batch.features, batch.labels);
       INFO(tensor.name, " element ", index - tensor.offset);
       CHECK(std::abs(static_cast<double>(gradient[index]) - derivative) < kTolerance);
     }
   for (const TensorSpec& tensor : spec.layout.tensors())
-    for (uint64_t i = tensor.offset + tensor.count; i % kBlockElements != 0; ++i)
-      REQUIRE((gradient[i] == 0.0f && !std::signbit(gradient[i])));
+    for (float pad : test::pads_after(gradient, tensor))
+      REQUIRE((pad == 0.0f && !std::signbit(pad)));
 }
 
 }  // namespace
