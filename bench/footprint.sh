@@ -1,20 +1,26 @@
 #!/usr/bin/env bash
 # ./dev bench footprint: what the static worker costs on each target. Prints, measured now: bytes of the stripped
-# program, that it asks for no shared library, the peak memory of `edge_worker version`, and what each archive
-# brings into it (from the linker's map). docs/dependencies.md quotes these figures.
+# program, that it asks for no shared library, the peak memory of a worker that waits for its server, and what each
+# archive brings into it (from the linker's map). docs/dependencies.md quotes these figures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Peak resident kilobytes of a command, its emulator included.
+# Peak resident kilobytes of a worker that has read its data and looks for a server that is not there.
+printf 'a,b,label\n1,2,x\n3,4,y\n5,6,x\n' >"$scratch/rows.csv"
 peak_kb() {
-  python3 -c 'import resource, subprocess, sys
-subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' "$@"
+  local process peak
+  "$@" tcp://127.0.0.1:1 --data "$scratch/rows.csv" --name footprint >"$scratch/log" 2>&1 &
+  process=$!
+  sleep 2
+  peak=$(awk '/^VmHWM/ { print $2 }' "/proc/$process/status" 2>/dev/null) || peak='stopped early'
+  kill "$process" 2>/dev/null || true
+  wait "$process" 2>/dev/null || true
+  echo "$peak"
 }
 
-printf '%-6s %14s %-22s %-20s\n' target stripped_bytes linked peak_kB_version
+printf '%-6s %14s %-22s %-20s\n' target stripped_bytes linked peak_kB_waiting
 for target in amd64:release:strip: arm64:arm64:aarch64-linux-gnu-strip:qemu-aarch64 \
   armhf:armhf:arm-linux-gnueabihf-strip:qemu-arm; do
   IFS=: read -r cpu preset strip emulator <<<"$target"
@@ -28,8 +34,8 @@ for target in amd64:release:strip: arm64:arm64:aarch64-linux-gnu-strip:qemu-aarc
   linked=static
   if readelf -ld "$scratch/$cpu" | grep -qE 'INTERP|NEEDED'; then linked='DYNAMIC'; fi
   if [ -z "$emulator" ] && ldd "$scratch/$cpu" >/dev/null 2>&1; then linked='DYNAMIC'; fi
-  printf '%-6s %14d %-22s %d%s\n' "$cpu" "$(stat -c %s "$scratch/$cpu")" "$linked" \
-    "$(peak_kb ${emulator:+"$emulator"} "$scratch/$cpu" version)" "${emulator:+ (with $emulator)}"
+  printf '%-6s %14d %-22s %s%s\n' "$cpu" "$(stat -c %s "$scratch/$cpu")" "$linked" \
+    "$(peak_kb ${emulator:+"$emulator"} "$scratch/$cpu")" "${emulator:+ (with $emulator)}"
 done
 
 map=build/release/edge_worker.map
