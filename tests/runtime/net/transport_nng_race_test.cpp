@@ -15,6 +15,12 @@
 #include "runtime/net/transport.h"
 #include "tests/support/seed.h"
 
+// NNG 1.10.1 forgets a connection that has been greeted, but not yet handed to the socket, when the
+// socket is closed. A channel that ends while it dials leaves half a kilobyte behind.
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:tcptran_\nleak:nni_posix_tcp\n";
+}
+
 namespace paceline::test {
 namespace {
 
