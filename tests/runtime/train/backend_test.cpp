@@ -48,38 +48,41 @@ std::string random_cnn(Random& random) {
   return text + "[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 5\n";
 }
 
+// The largest difference in a tensor, as a share of its largest value.
+double worst_share(std::span<const float> values, std::span<const float> wanted) {
+  double largest = 1e-3, worst = 0.0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double exact = static_cast<double>(wanted[i]);
+    const double off = std::abs(static_cast<double>(values[i]) - exact);
+    largest = std::max(largest, std::abs(exact));
+    worst = off <= worst ? worst : off;  // NaN is the worst
+  }
+  return worst / largest;
+}
+
 void check_against_reference(const std::string& toml, const std::vector<size_t>& batches,
                              Random& random) {
   const ModelSpec spec = test::model_of(toml);
   const std::vector<float> parameters = test::random_parameters(spec, random);
-  std::vector<float> expected(parameters.size()), gradient(parameters.size());
-  for (const std::string& backend : backends()) {
-    auto reference = make_trainer(spec, 40, "reference");
-    auto trainer = make_trainer(spec, 40, backend);
-    REQUIRE(trainer.has_value());
-    REQUIRE((*trainer)->backend_name() == backend);
-    for (size_t rows : batches) {
-      INFO(toml, "backend ", backend, ", batch ", rows);
-      const test::Batch batch = test::random_batch(spec, rows, random);
+  std::vector<float> wanted(parameters.size()), gradient(parameters.size());
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  for (const std::string& backend : backends())
+    trainers.push_back(std::move(*make_trainer(spec, 40, backend)));
+  for (size_t rows : batches) {
+    const test::Batch batch = test::random_batch(spec, rows, random);
+    const auto wanted_loss =
+        trainers.back()->gradient(parameters, batch.features, batch.labels, wanted);
+    for (const std::unique_ptr<Trainer>& trainer : trainers) {
+      INFO(toml, "backend ", trainer->backend_name(), ", batch ", rows);
       std::fill(gradient.begin(), gradient.end(), NAN);
-      const auto wanted =
-          (*reference)->gradient(parameters, batch.features, batch.labels, expected);
-      const auto loss = (*trainer)->gradient(parameters, batch.features, batch.labels, gradient);
+      const auto loss = trainer->gradient(parameters, batch.features, batch.labels, gradient);
       REQUIRE(loss.has_value());
-      REQUIRE(std::abs(*loss - *wanted) <= 1e-5f * (1.0f + *wanted));
+      REQUIRE(std::abs(*loss - *wanted_loss) <= 1e-5f * (1.0f + *wanted_loss));
       for (const TensorSpec& tensor : spec.layout.tensors()) {
-        const auto wanted_values = test::tensor_of(std::span<const float>(expected), tensor);
-        const auto values = test::tensor_of(std::span<const float>(gradient), tensor);
-        double largest = 0.0, worst = 0.0;
-        for (size_t i = 0; i < values.size(); ++i) {
-          const double exact = static_cast<double>(wanted_values[i]);
-          const double off = std::abs(static_cast<double>(values[i]) - exact);
-          largest = std::max(largest, std::abs(exact));
-          worst = off <= worst ? worst : off;  // NaN is the worst
-        }
         INFO(tensor.name);
-        REQUIRE(worst <= kTolerance * (largest + 1e-3));
-        for (float pad : test::pads_after(gradient, tensor)) REQUIRE(pad == 0.0f);
+        REQUIRE(worst_share(test::tensor_of(std::span<const float>(gradient), tensor),
+                            test::tensor_of(std::span<const float>(wanted), tensor)) <= kTolerance);
+        REQUIRE(test::all_zero(test::pads_after(gradient, tensor)));
       }
     }
   }
@@ -132,13 +135,12 @@ TEST_CASE("gradient: fully connected nets of odd sizes agree with the reference,
   Random random(test::seed(), 1);
   std::vector<size_t> batches;
   for (size_t rows = 1; rows <= 33; ++rows) batches.push_back(rows);
-  for (int net = 0; net < 8; ++net) check_against_reference(random_mlp(random), batches, random);
+  for (int net = 0; net < 4; ++net) check_against_reference(random_mlp(random), batches, random);
 }
 
 TEST_CASE("gradient: convolutions of odd sizes agree with the reference") {
   Random random(test::seed(), 2);
-  for (int net = 0; net < 12; ++net)
-    check_against_reference(random_cnn(random), {1, 2, 5, 16, 33}, random);
+  for (int net = 0; net < 8; ++net) check_against_reference(random_cnn(random), {1, 3, 17}, random);
 }
 
 TEST_CASE("gradient: two calls give the same bytes, whatever ran between") {

@@ -1,6 +1,8 @@
 // Nets and batches that the training tests share.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <string_view>
 #include <vector>
 
@@ -76,6 +78,12 @@ std::span<Float> tensor_of(std::span<Float> flat, const TensorSpec& tensor) {
 inline std::span<const float> pads_after(std::span<const float> flat, const TensorSpec& tensor) {
   const auto end = static_cast<size_t>(tensor.offset + tensor.count);
   return flat.subspan(end, (kBlockElements - end % kBlockElements) % kBlockElements);
+}
+
+// +0, to the bit.
+inline bool all_zero(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::bit_cast<uint32_t>(value) == 0; });
 }
 
 // Parameters as training starts with them, but for biases: away from zero, so that one which is

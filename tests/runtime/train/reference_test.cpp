@@ -52,7 +52,7 @@ void check_derivatives(std::string_view toml) {
   CHECK(std::abs(static_cast<double>(*loss) -
                  test::naive_loss(spec, exact, batch.features, batch.labels)) < 1e-6);
   for (const TensorSpec& tensor : spec.layout.tensors())
-    for (int sample = 0; sample < 25; ++sample) {
+    for (int sample = 0; sample < 12; ++sample) {
       const auto index = static_cast<size_t>(tensor.offset + random.below(tensor.count));
       const double derivative =
           test::naive_derivative(spec, parameters, index, batch.features, batch.labels);
@@ -60,8 +60,7 @@ void check_derivatives(std::string_view toml) {
       CHECK(std::abs(static_cast<double>(gradient[index]) - derivative) < kTolerance);
     }
   for (const TensorSpec& tensor : spec.layout.tensors())
-    for (float pad : test::pads_after(gradient, tensor))
-      REQUIRE((pad == 0.0f && !std::signbit(pad)));
+    REQUIRE(test::all_zero(test::pads_after(gradient, tensor)));
 }
 
 }  // namespace
