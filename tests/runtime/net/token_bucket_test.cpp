@@ -40,7 +40,7 @@ TEST_CASE("over any sequence no more passes than the rate allows, and a busy lin
     size_t bytes = 0;
     const bool busy = round % 2 == 0;
     for (int i = 0; i < 50; ++i) {
-      const size_t size = random.below(100'000);
+      const auto size = static_cast<size_t>(random.below(100'000));
       bytes += size;
       done = bucket.take(size, now);
       now = busy ? now : now + static_cast<TimeUs>(random.below(1'000'000));

@@ -52,7 +52,7 @@ TEST_CASE("garbage instead of a greeting closes the connection and harms nobody"
   Random random(seed(), 1);
   for (int i = 0; i < 50; ++i) {
     RawPeer peer = RawPeer::connect_to(listener->address());
-    std::string garbage(8 + random.below(200), ' ');
+    std::string garbage(8 + static_cast<size_t>(random.below(200)), ' ');
     for (char& byte : garbage) byte = static_cast<char>(random.next() | 1);
     peer.send(garbage);
     REQUIRE(peer.closed_within(kCloseTimeoutMs));
@@ -87,7 +87,8 @@ TEST_CASE("messages without a request number, and short ones, close only their o
   auto listener = listen_for(8);
   for (const uint64_t length : {0, 1, 3}) {
     RawPeer peer = RawPeer::connect_to(listener->address());
-    peer.send(greeting(kReqProtocol) + announce(length) + std::string(length, 'x'));
+    peer.send(greeting(kReqProtocol) + announce(length) +
+              std::string(static_cast<size_t>(length), 'x'));
     CHECK(peer.closed_within(kCloseTimeoutMs));
   }
   CHECK(serves_an_honest_client(*listener));

@@ -32,6 +32,8 @@ Bytes number_bytes(uint64_t number) {
   return bytes;
 }
 
+size_t size_below(Random& random, size_t bound) { return static_cast<size_t>(random.below(bound)); }
+
 // Echoes every request, some at once and some after others, until it is told to stop.
 class EchoServer {
  public:
@@ -89,7 +91,7 @@ TEST_CASE("10,000 replaced requests: the last of each lane ends once, with its o
     };
     std::array<Last, kLaneCount> last;
     for (uint64_t burst = 2 + random.below(12); burst > 0; --burst) {
-      const size_t lane = random.below(kLaneCount);
+      const size_t lane = size_below(random, kLaneCount);
       const bool impatient = random.below(4) == 0;
       ++sent;
       last[lane] = {
@@ -129,7 +131,7 @@ TEST_CASE("a channel may end at any moment of its requests") {
   for (int round = 0; round < 200; ++round) {
     auto channel = dial(server.address());
     for (uint64_t i = random.below(6); i > 0; --i)
-      channel->send(static_cast<Lane>(random.below(kLaneCount)), Bytes(random.below(20'000)),
+      channel->send(static_cast<Lane>(random.below(kLaneCount)), Bytes(size_below(random, 20'000)),
                     random.below(2) == 0 ? from_ms(1) : kLong);
     Reply reply;
     channel->receive(&reply, monotonic_now_us() + static_cast<TimeUs>(random.below(1500)));
@@ -145,14 +147,14 @@ TEST_CASE("a listener may end while requests come, are parked and are answered")
     for (int i = 0; i < 3; ++i) {
       channels.push_back(dial(listener->address()));
       for (size_t lane = 0; lane < kLaneCount; ++lane)
-        channels.back()->send(static_cast<Lane>(lane), Bytes(random.below(50'000)), kLong);
+        channels.back()->send(static_cast<Lane>(lane), Bytes(size_below(random, 50'000)), kLong);
     }
     std::vector<Request> parked;
     for (uint64_t i = random.below(9); i > 0; --i) {
       Request request;
       if (!listener->receive(&request, monotonic_now_us() + from_ms(2000))) break;
       if (random.below(2) == 0)
-        request.responder->reply(Bytes(random.below(50'000)));
+        request.responder->reply(Bytes(size_below(random, 50'000)));
       else
         parked.push_back(std::move(request));
     }

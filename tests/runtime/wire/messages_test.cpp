@@ -111,7 +111,7 @@ TEST_CASE("every change of one byte is refused or gives a message within the bou
 TEST_CASE("noise is refused, marked as ours or not") {
   Random random(seed(), 9);
   for (int round = 0; round < 20'000; ++round) {
-    Bytes bytes(random.below(200));
+    Bytes bytes(static_cast<size_t>(random.below(200)));
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
     if (bytes.size() >= 8 && round % 2 == 0) {
       const uint32_t root = 8 + static_cast<uint32_t>(random.below(bytes.size()));

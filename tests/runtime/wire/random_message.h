@@ -47,12 +47,12 @@ class RandomMessage {
     return value == value ? value : -0.0f;
   }
   std::string text(size_t bytes_max) {
-    std::string text(random_.below(bytes_max + 1), ' ');
+    std::string text(below(bytes_max + 1), ' ');
     std::generate(text.begin(), text.end(), [&] { return static_cast<char>(random_.next()); });
     return text;
   }
   Bytes payload() {
-    Bytes bytes(random_.below(payload_bytes_max_ + 1));
+    Bytes bytes(below(payload_bytes_max_ + 1));
     std::generate(bytes.begin(), bytes.end(),
                   [&] { return static_cast<std::byte>(random_.next()); });
     return bytes;
