@@ -1,8 +1,9 @@
-// A network inside one process, under a virtual clock: seeded delay, loss, duplication, reordering and
-// a rate limit. The simulator and the contract tests run the real cores over it.
+// A network inside one process, under a virtual clock: seeded delay, loss, duplication, reordering
+// and a rate limit. The simulator and the contract tests run the real cores over it.
 //
-// Nothing moves by itself: advance_to() sets the clock, receive() returns what is due and never waits
-// (its deadline is ignored). The same seed and the same calls give the same deliveries. Single thread.
+// Nothing moves by itself: advance_to() sets the clock, receive() returns what is due and never
+// waits (its deadline is ignored). The same seed and the same calls give the same deliveries.
+// Single thread.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@
 namespace paceline {
 
 struct LoopbackFaults {
-  TimeUs delay_us = 0;        // each way
-  TimeUs jitter_us = 0;       // uniform, added to the delay; lets messages overtake each other
-  double request_loss = 0;    // probabilities, 0 to 1
+  TimeUs delay_us = 0;      // each way
+  TimeUs jitter_us = 0;     // uniform, added to the delay; lets messages overtake each other
+  double request_loss = 0;  // probabilities, 0 to 1
   double reply_loss = 0;
-  double duplication = 0;     // of requests: the copy arrives after another delay
-  LinkLimit link = {};        // of each channel
+  double duplication = 0;  // of requests: the copy arrives after another delay
+  LinkLimit link = {};     // of each channel
 };
 
 class LoopbackNetwork {

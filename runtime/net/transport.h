@@ -1,9 +1,9 @@
 // Requests and replies between workers and a server, whatever carries them.
 //
-// A worker dials out and asks; the server answers each request once, now or later (it parks the reply).
-// Messages are opaque bytes of at most kMessageBytesMax. A transport gives no promise of delivery: a
-// request may be lost, delivered twice or late, its reply may be lost; time-outs, retries and
-// idempotency are the cores' business. There is no resend inside a transport.
+// A worker dials out and asks; the server answers each request once, now or later (it parks the
+// reply). Messages are opaque bytes of at most kMessageBytesMax. A transport gives no promise of
+// delivery: a request may be lost, delivered twice or late, its reply may be lost; time-outs,
+// retries and idempotency are the cores' business. There is no resend inside a transport.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,9 @@ struct Reply {
 class Channel {
  public:
   virtual ~Channel() = default;
-  // Sends `message` on `lane` and drops an unanswered earlier one of that lane (its reply never comes).
-  // Returns the request's number, rising from 1. Exactly one Reply follows, unless it is dropped.
+  // Sends `message` on `lane` and drops an unanswered earlier one of that lane (its reply never
+  // comes). Returns the request's number, rising from 1. Exactly one Reply follows, unless it is
+  // dropped.
   virtual uint64_t send(Lane lane, Bytes message, TimeUs timeout_us) = 0;
   virtual bool receive(Reply* reply, TimeUs deadline) = 0;
   virtual void wake() = 0;
@@ -84,19 +85,19 @@ struct LinkLimit {
 // "100mbit", "1mbit", "64kbit", "10mbit/1mbit" (down/up). Errors: kInvalidArgument with examples.
 Result<LinkLimit> parse_link(const std::string& text);
 
-// A connection that brings no message for so long is taken for dead and closed; a living worker dials
-// again by itself. Long enough for the largest message at 64 kbit/s.
+// A connection that brings no message for so long is taken for dead and closed; a living worker
+// dials again by itself. Long enough for the largest message at 64 kbit/s.
 inline constexpr uint32_t kSilenceTimeoutMs = 150'000;
 
 struct ListenOptions {
-  std::string address;       // "tcp://0.0.0.0:7433", "ipc:///run/paceline.sock"
+  std::string address;          // "tcp://0.0.0.0:7433", "ipc:///run/paceline.sock"
   uint32_t sessions_max = 256;  // contexts = 2 x this + 8, bounded
   uint32_t silence_timeout_ms = kSilenceTimeoutMs;  // then the connection is closed
 };
 struct DialOptions {
   std::string address;
   LinkLimit link;
-  uint64_t jitter_seed = 0;
+  uint64_t jitter_seed = 0;                         // of pauses between dials; NNG draws its own
   uint32_t silence_timeout_ms = kSilenceTimeoutMs;  // with requests unanswered; then it dials again
 };
 

@@ -34,16 +34,16 @@ enum class RefusalClass : uint8_t {
 
 // What the server wants of every worker until the next cut.
 struct Directive {
-  uint32_t tau = 1;           // local steps between exchanges, for the slowest
-  uint32_t steps_cap = 1;     // a faster worker rests after so many
-  uint8_t codec_up = 0;       // wire ids
+  uint32_t tau = 1;        // local steps between exchanges, for the slowest
+  uint32_t steps_cap = 1;  // a faster worker rests after so many
+  uint8_t codec_up = 0;    // wire ids
   uint8_t codec_down = 0;
-  float rate = 0;             // learning rate
-  float keep = 1;             // factor on the master at a close (weight decay)
-  bool elastic = false;       // true: say Ready at tau and go on until Close (compat)
-  bool evaluate = true;       // evaluate the publication before the first step on it
-  bool finish = false;        // the run is over: fetch the publication named, then stop
-  std::string reason;         // why these values, for people
+  float rate = 0;        // learning rate
+  float keep = 1;        // factor on the master at a close (weight decay)
+  bool elastic = false;  // true: say Ready at tau and go on until Close (compat)
+  bool evaluate = true;  // evaluate the publication before the first step on it
+  bool finish = false;   // the run is over: fetch the publication named, then stop
+  std::string reason;    // why these values, for people
   bool operator==(const Directive&) const = default;
 };
 
@@ -61,7 +61,7 @@ struct Hello {
   uint64_t incarnation = 0;  // one life of a worker process; rises
   uint32_t protocol_min = kProtocolMin;
   uint32_t protocol_max = kProtocol;
-  std::string build;         // version text for logs
+  std::string build;  // version text for logs
   // What it holds: names a model exactly. 0, 0 = nothing.
   uint64_t generation = 0;
   uint64_t publication = 0;
@@ -132,10 +132,10 @@ struct Exchange {
   uint64_t base_publication = 0;
   uint32_t base_checksum = 0;
   uint64_t round = 0;
-  uint32_t steps = 0;      // since the last cut
-  uint64_t clock = 0;      // finished steps of this worker since it joined
-  uint32_t step_us = 0;    // smoothed time of one step
-  uint64_t waited_us = 0;  // since the last exchange: at rest or for an answer, with nothing to do
+  uint32_t steps = 0;       // since the last cut
+  uint64_t clock = 0;       // finished steps of this worker since it joined
+  uint32_t step_us = 0;     // smoothed time of one step
+  uint64_t waited_us = 0;   // since the last exchange: at rest or for an answer, with nothing to do
   float training_loss = 0;  // mean over the steps
   bool leaving = false;
   std::vector<Evaluation> evaluations;

@@ -85,10 +85,9 @@ TEST_CASE("a message announced above the largest size closes the connection at o
 
 TEST_CASE("messages without a request number, and short ones, close only their own connection") {
   auto listener = listen_for(8);
-  for (const uint64_t length : {0, 1, 3}) {
+  for (const size_t length : {size_t{0}, size_t{1}, size_t{3}}) {
     RawPeer peer = RawPeer::connect_to(listener->address());
-    peer.send(greeting(kReqProtocol) + announce(length) +
-              std::string(static_cast<size_t>(length), 'x'));
+    peer.send(greeting(kReqProtocol) + announce(length) + std::string(length, 'x'));
     CHECK(peer.closed_within(kCloseTimeoutMs));
   }
   CHECK(serves_an_honest_client(*listener));
