@@ -50,6 +50,21 @@ void forward_small(const float* weight, size_t units, size_t features, const flo
   }
 }
 
+// A single row gains nothing from packing: each weight is used once.
+void backward_single(const BackwardPass& pass, size_t features, size_t units) {
+  const float* __restrict x = pass.input.data();
+  const float* dy = pass.output_gradient.data();
+  std::fill(pass.input_gradient.begin(), pass.input_gradient.end(), 0.0f);
+  for (size_t unit = 0; unit < units; ++unit) {
+    float* __restrict dw = pass.weight_gradient.data() + unit * features;
+    const float factor = dy[unit];
+    for (size_t i = 0; i < features; ++i) dw[i] = factor * x[i];
+    if (!pass.input_gradient.empty())
+      add_scaled(factor, pass.weight.data() + unit * features, pass.input_gradient.data(),
+                 features);
+  }
+}
+
 }  // namespace
 
 uint64_t dense_scratch_floats(const LayerSpec& spec, const GemmKernels& kernels, size_t batch) {
@@ -97,6 +112,7 @@ void dense_gemm_backward(const LayerSpec& spec, const GemmKernels& kernels,
   std::fill(pass.bias_gradient.begin(), pass.bias_gradient.end(), 0.0f);
   for (size_t row = 0; row < batch; ++row)
     add_scaled(1.0f, dy + row * units, pass.bias_gradient.data(), units);
+  if (batch == 1) return backward_single(pass, features, units);
 
   const GemmShape& shape = pick_gemm_shape(kernels, features);
   Scratch scratch(pass.scratch);
