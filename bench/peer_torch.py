@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """The nets of bench_train in PyTorch, on one thread: lines "NET MEDIAN LOWEST HIGHEST", in steps a second of CPU time.
 
-A step is what bench_train calls one: forward, backward and SGD with momentum on a batch of 32.
+A step is what bench_train calls one: forward, backward and SGD with momentum on a batch of 32. Give PyTorch
+OpenBLAS (Debian: libopenblas0-pthread): with the reference BLAS it is ten times slower on the first net.
 """
 
 import argparse
+import os
 import statistics
 import sys
 import time
 
+# Read when the libraries are loaded; set_num_threads() comes too late for OpenBLAS.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 try:
     import torch
 except ImportError as error:

@@ -11,9 +11,8 @@ namespace {
 // Longer names are compared by their front: a bound for text that comes from files.
 constexpr size_t kComparedCharactersMax = 64;
 
-// Optimal string alignment distance: three rows of the usual table.
+// Optimal string alignment distance: three rows of the usual table. `a` is not longer than the bound.
 size_t edit_count(std::string_view a, std::string_view b) {
-  a = a.substr(0, kComparedCharactersMax);
   b = b.substr(0, kComparedCharactersMax);
   using Row = std::array<size_t, kComparedCharactersMax + 1>;
   Row before_last{}, last{}, row{};
@@ -34,6 +33,7 @@ size_t edit_count(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest_name(std::string_view given, std::span<const std::string_view> names) {
+  given = given.substr(0, kComparedCharactersMax);
   std::string_view nearest;
   size_t fewest = std::max<size_t>(1, given.size() / 3) + 1;
   for (std::string_view name : names) {

@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "runtime/base/status.h"
 

@@ -3,6 +3,7 @@
 // goes on.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "runtime/base/log.h"
 #include "runtime/base/random.h"

@@ -59,7 +59,7 @@ std::vector<std::string> backends();
 // Stochastic gradient descent with momentum, in weight units (the server never multiplies by a
 // rate):
 //   m = beta * m + g;  w = w - rate * m.   (Sutskever et al. 2013, without Nesterov.)
-// Element by element: the same bytes on every machine.
+// Element by element: the same bytes on every machine. |m| < 2^-90 becomes +0.
 class Sgd {
  public:
   Sgd(size_t element_count, float beta);

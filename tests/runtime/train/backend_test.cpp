@@ -178,6 +178,31 @@ TEST_CASE("gradient: a diverged model shows as a loss that is not finite, on eve
     }
 }
 
+TEST_CASE("gradient and step: a net learns what a linear one can't, on every backend") {
+  const ModelSpec spec = test::model_of(
+      "[model]\ninput = [2]\nclasses = 2\n[[layer]]\ntype = "
+      "'dense'\nunits = 16\n[[layer]]\ntype = 'relu'\n"
+      "[[layer]]\ntype = 'dense'\nunits = 2\n");
+  const std::vector<float> features = {0, 0, 0, 1, 1, 0, 1, 1};
+  const std::vector<int32_t> labels = {0, 1, 1, 0};  // exclusive or
+  std::vector<float> parameters(test::parameter_floats(spec)), gradient(parameters.size());
+  for (const std::string& backend : backends()) {
+    auto trainer = make_trainer(spec, 4, backend);
+    init_parameters(spec, 3, parameters);
+    Sgd sgd(parameters.size(), 0.9f);
+    float loss = 1.0f;
+    for (int step = 0; step < 300; ++step) {
+      loss = *(*trainer)->gradient(parameters, features, labels, gradient);
+      sgd.step(gradient, 0.1f, parameters);
+    }
+    EvaluationCounts counts;
+    REQUIRE((*trainer)->evaluate(parameters, features, labels, &counts).ok());
+    INFO(backend);
+    CHECK(loss < 0.05f);
+    CHECK(counts.correct == 4);
+  }
+}
+
 TEST_CASE("verify_gemm_kernels: a kernel that computes something else is refused by name") {
   const GemmShape shapes[] = {{4, 8, wrong_kernel, wrong_kernel}};
   const Status status = verify_gemm_kernels({"wrong", [] { return true; }, shapes});
