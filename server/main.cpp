@@ -106,6 +106,11 @@ int main(int argc, char** argv) {
   serve_command->add_option("--seconds", seconds, "end the run after so long");
   serve_command->add_option("--rounds", rounds, "end the run after so many rounds");
 
+  std::string level = "info";
+  serve_command->add_option("--log", level, "debug, info, warning, error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->capture_default_str();
+
   CLI::App* demo_command = app.add_subcommand("demo", "train on this machine with several workers");
   DemoOptions demo;
   demo_command->add_option("--workers", demo.workers, "how many; speeds 1:1:2:4")
@@ -147,6 +152,7 @@ int main(int argc, char** argv) {
   }
   set_log_name("server");
   if (*serve_command) {
+    set_log_level(level);
     if (!listen.empty() && listen.find("://") == std::string::npos) listen = "tcp://" + listen;
     return report(serve(run_file, listen, state, seconds, rounds));
   }

@@ -127,6 +127,8 @@ void ServerCore::publish(CodecId codec) {
   applied_since_publication_ = 0;
   checksum_ = model_checksum(published_);
   delta.checksum = checksum_;
+  log_debug("publication %llu checksum %08x", static_cast<unsigned long long>(publication_),
+            checksum_);
   delta_bytes_ += delta.bytes;
   deltas_.push_back(std::move(delta));
   while (deltas_.size() > kDeltasKeptMax || delta_bytes_ > kDeltaBytesKeptMax) {

@@ -36,6 +36,12 @@ void write_line(const char* level, const char* format, va_list arguments) {
 }  // namespace
 
 void set_log_level(LogLevel level) { current_level = level; }
+void set_log_level(std::string_view name) {
+  set_log_level(name == "debug"     ? LogLevel::kDebug
+                : name == "warning" ? LogLevel::kWarning
+                : name == "error"   ? LogLevel::kError
+                                    : LogLevel::kInfo);
+}
 LogLevel log_level() { return current_level; }
 void set_log_name(const char* name) { process_name = name; }
 

@@ -4,11 +4,15 @@
 // that is set nothing is formatted.
 #pragma once
 
+#include <string_view>
+
 namespace paceline {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
 void set_log_level(LogLevel level);
+// "debug", "info", "warning", "error"; the rest is kInfo.
+void set_log_level(std::string_view name);
 LogLevel log_level();
 
 // Text before every message of this process, such as "worker greenhouse". Set it before threads

@@ -94,10 +94,7 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : kExitUsage;
   }
 
-  set_log_level(level == "debug"     ? LogLevel::kDebug
-                : level == "warning" ? LogLevel::kWarning
-                : level == "error"   ? LogLevel::kError
-                                     : LogLevel::kInfo);
+  set_log_level(level);
   if (stop_with_parent) prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (*data) {
     const Result<Dataset> dataset = read_dataset(described, read);

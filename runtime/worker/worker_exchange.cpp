@@ -282,6 +282,8 @@ Status WorkerCore::take_chunk(const Fetched& fetched) {
                 incoming_.checksum);
   publication_ = incoming_.publication;
   published_checksum_ = checksum;
+  log_debug("publication %llu checksum %08x", static_cast<unsigned long long>(publication_),
+            checksum);
   need_exact_ = false;
   incoming_ = {};
   incoming_chunks_.clear();
