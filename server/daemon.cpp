@@ -10,7 +10,6 @@ namespace paceline {
 namespace {
 
 constexpr TimeUs kTickUs = from_ms(100);
-constexpr TimeUs kCheckpointEveryUs = from_ms(10'000);
 // After the run: how long a worker that still lives may take to fetch the model, and how long
 // replies may take to leave the process.
 constexpr TimeUs kFarewellUs = from_ms(10'000);
@@ -107,7 +106,7 @@ void ServerDaemon::follow_plan(TimeUs now) {
 
 void ServerDaemon::checkpoint_if_due(TimeUs now) {
   if (!store_ || now < checkpoint_at_ || core_->version() == checkpoint_version_) return;
-  checkpoint_at_ = now + kCheckpointEveryUs;
+  checkpoint_at_ = now + from_ms(config_.checkpoint_ms);
   checkpoint_version_ = core_->version();
   if (Status status = store_->save(core_->save(), false); !status.ok())
     log_error("the checkpoint failed, the run goes on without: %s", status.message().c_str());

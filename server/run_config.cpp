@@ -44,6 +44,7 @@ rate_end = 0.1            # the rate falls to this share over the second half of
 [server]
 listen = "0.0.0.0:7433"
 state = "paceline-state"  # checkpoints; the run goes on from here after a restart
+checkpoint_ms = 10000     # at most so often; a crash takes the run back to the newest one
 min_workers = 1
 heartbeat_ms = 1000       # three missed ones: the worker is gone
 exchange_deadline_ms = 30000
@@ -82,6 +83,7 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   ConfigSection server = config.section("server");
   server.read("listen", &listen);
   server.read("state", &serve.state_folder);
+  server.read("checkpoint_ms", &serve.checkpoint_ms, 0, 3'600'000);
   server.read("min_workers", &core.min_workers, 1, kWorkersMax);
   server.read("heartbeat_ms", &core.heartbeat_ms, 20, 600'000);
   server.read("exchange_deadline_ms", &core.exchange_deadline_ms, 100, 3'600'000);

@@ -3,8 +3,8 @@
 // [model], [[layer]], [training] and [data] are what workers are sent (train/training.h). Beside
 // them:
 //   [communication]  pace, freq, codec_up, codec_down, rate_end, warmup_publications
-//   [server]         listen, state, min_workers, heartbeat_ms, exchange_deadline_ms, seconds,
-//   rounds
+//   [server]         listen, state, checkpoint_ms, min_workers, heartbeat_ms,
+//   exchange_deadline_ms, seconds, rounds
 #pragma once
 
 #include <string>
@@ -18,6 +18,7 @@ struct ServeConfig {
   ServerOptions core;
   std::string listen = "tcp://0.0.0.0:7433";
   std::string state_folder;  // empty: nothing is kept over a restart
+  uint32_t checkpoint_ms = 10'000;  // at most so often; what came after the newest is lost by a crash
   double seconds = 0;        // of the planned run; 0: no plan
   uint64_t rounds = 0;
 };
