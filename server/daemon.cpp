@@ -98,8 +98,8 @@ void ServerDaemon::follow_plan(TimeUs now) {
   double done = 0;
   if (config_.seconds > 0) done = progress_.seconds / config_.seconds;
   if (config_.rounds > 0)
-    done = std::max(done,
-                    static_cast<double>(core_->round() - 1) / static_cast<double>(config_.rounds));
+    done = std::max(
+        done, static_cast<double>(core_->rounds_done()) / static_cast<double>(config_.rounds));
   core_->set_progress(std::min(done, 1.0));
   if (done >= 1) core_->finish(now);
 }

@@ -200,7 +200,7 @@ void ArmRun::show(bool last) {
   }
   const std::string line = format_text(
       "%5.1f s  round %llu  accuracy %s  loss %s  up %s  down %s  every %u steps (%s)",
-      progress.seconds, static_cast<unsigned long long>(core.round()), accuracy.c_str(),
+      progress.seconds, static_cast<unsigned long long>(core.rounds_done()), accuracy.c_str(),
       loss.c_str(), megabytes(progress.bytes_up).c_str(), megabytes(progress.bytes_down).c_str(),
       core.directive().tau, core.directive().reason.c_str());
   if (terminal_)
@@ -251,7 +251,7 @@ RunSummary ArmRun::summarize(const Evaluated& test) const {
   summary.seconds = progress.seconds;
   summary.bytes_up = progress.bytes_up;
   summary.bytes_down = progress.bytes_down;
-  summary.rounds = core.round() - 1;
+  summary.rounds = core.rounds_done();
   summary.model_checksum = format_text("%08x", core.checksum());
   for (const Member& member : core.members()) {
     summary.exchanges += member.exchanges;

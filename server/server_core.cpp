@@ -138,6 +138,10 @@ TimeUs ServerCore::next_timer() const {
   return next;
 }
 
+uint64_t ServerCore::rounds_done() const {
+  return (pace_->apply() == Apply::kHold ? round_ : publication_) - 1;
+}
+
 void ServerCore::finish(TimeUs now) {
   if (finishing_) return;
   finishing_ = true;

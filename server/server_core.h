@@ -84,6 +84,8 @@ class ServerCore {
   uint64_t publication() const { return publication_; }
   uint64_t version() const { return version_; }
   uint64_t round() const { return round_; }
+  // Closed rounds; publications where the pace has no rounds.
+  uint64_t rounds_done() const;
   uint32_t checksum() const { return checksum_; }
   std::span<const float> published() const { return published_; }
   std::span<const float> master() const { return master_; }

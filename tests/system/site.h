@@ -1,0 +1,68 @@
+// A fleet of real processes on this machine: one server, workers, their data, in a folder of its own.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/temp_folder.h"
+#include "tests/system/process.h"
+
+namespace paceline::test {
+
+// An 8-16-3 net on three overlapping clouds of points: a step takes less than a millisecond.
+struct RunText {
+  std::string pace = "compat";
+  std::string freq = "fixed:4";
+  std::string codec_up = "s1r";
+  std::string codec_down = "s1r";
+  uint32_t hidden = 16;
+  uint32_t min_workers = 1;
+  uint32_t heartbeat_ms = 200;
+  uint32_t exchange_deadline_ms = 5'000;
+  uint32_t checkpoint_ms = 100;
+  std::string text() const;
+};
+
+class Site {
+ public:
+  Site();
+
+  std::string file(const std::string& name) const { return folder_.file(name); }
+  std::string write(const std::string& name, std::string_view text) const {
+    return folder_.write(name, text);
+  }
+
+  // `edge_server serve` of `run` at `address` and waits until it listens; its log is at level debug
+  // and its state, if arguments name none, is kept nowhere.
+  Process server(const RunText& run, const std::vector<std::string>& arguments = {},
+                 const std::string& address = "127.0.0.1:0");
+  // Where the newest server listens.
+  const std::string& address() const { return address_; }
+
+  // A CSV with `rows` rows, other ones for every name.
+  std::string data(const std::string& name, uint32_t rows = 200);
+  // `edge_worker` with data of its own; at level debug.
+  Process worker(const std::string& name, const std::vector<std::string>& arguments = {});
+  Process worker_at(const std::string& address, const std::string& name,
+                    const std::vector<std::string>& arguments = {});
+
+  // For ProcessOptions::log.
+  std::string log(const std::string& name) const { return folder_.file(name); }
+
+ private:
+  TempFolder folder_;
+  std::string address_;
+};
+
+// publication -> checksum, from the debug lines "publication N checksum XXXXXXXX" of a log; the
+// later one where a rollback led to the same number again.
+std::map<uint64_t, std::string> checksums_of(const std::string& log);
+
+// From the last line of a program that ended in order: "publication N, checksum XXXXXXXX".
+std::string last_model(const std::string& log);
+
+// The newest publication that the log of a server names; 0: none.
+uint64_t newest_publication(const std::string& log);
+
+}  // namespace paceline::test
