@@ -100,7 +100,7 @@ double now_s() {
 // Images that differ from step to step, as in training.
 struct Data {
   static constexpr size_t kBatches = 64;
-  explicit Data(const ModelSpec& spec) : row_features(spec.input_features()) {
+  explicit Data(const ModelSpec& spec) : row_features(static_cast<size_t>(spec.input_features())) {
     Random random(1, 0);
     features.resize(kBatches * kBatch * row_features);
     for (float& value : features) value = static_cast<float>(random.unit());
@@ -123,7 +123,8 @@ Result<Rate> measure(const Net& net, const std::string& backend, double seconds)
   PACELINE_ASSIGN(const ModelSpec spec, parse_model(net.toml));
   PACELINE_ASSIGN(const std::unique_ptr<Trainer> trainer, make_trainer(spec, kBatch, backend));
   const Data data(spec);
-  std::vector<float> parameters(spec.layout.element_count()), gradient(parameters.size());
+  std::vector<float> parameters(static_cast<size_t>(spec.layout.element_count())),
+      gradient(parameters.size());
   init_parameters(spec, 1, parameters);
   Sgd sgd(parameters.size(), 0.9f);
   std::vector<double> rates;
