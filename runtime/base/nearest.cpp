@@ -11,7 +11,8 @@ namespace {
 // Longer names are compared by their front: a bound for text that comes from files.
 constexpr size_t kComparedCharactersMax = 64;
 
-// Optimal string alignment distance: three rows of the usual table. `a` is not longer than the bound.
+// Optimal string alignment distance: three rows of the usual table. `a` is not longer than the
+// bound.
 size_t edit_count(std::string_view a, std::string_view b) {
   b = b.substr(0, kComparedCharactersMax);
   using Row = std::array<size_t, kComparedCharactersMax + 1>;
