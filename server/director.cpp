@@ -13,6 +13,10 @@ constexpr uint32_t kStepsCapFactor = 4;
 // Share of a worker's time that evaluation may take; a forward pass costs a third of a step.
 constexpr double kEvaluationShareMax = 0.05;
 constexpr double kForwardShareOfStep = 1.0 / 3;
+// Time of computing for each time of exchanging that the Director holds on a thin link, and how far
+// it goes.
+constexpr double kComputingPerExchange = 1;
+constexpr uint32_t kLinkTauMax = 64;
 // The last part of a planned run exchanges at every step: local steps drift apart, and it shows at
 // the end.
 constexpr double kDenseFrom = 0.95;
@@ -28,6 +32,16 @@ Directive Director::compose(const FleetFacts& facts) {
   Directive directive;
   directive.reason = freq_->reason();
   directive.tau = freq_->tau();
+  if (freq_->follows_link() && facts.step_us > 0) {
+    // An exchange should not take longer than the computing between two of them.
+    const double least = facts.exchange_us / facts.step_us * kComputingPerExchange;
+    const auto floor = static_cast<uint32_t>(std::clamp(least, 1.0, double{kLinkTauMax}));
+    if (floor > directive.tau) {
+      directive.tau = floor;
+      directive.reason = format_text("an exchange takes %.0f ms, a step %.0f ms",
+                                     facts.exchange_us / 1e3, facts.step_us / 1e3);
+    }
+  }
   if (facts.progress >= kDenseFrom) {
     directive.tau = 1;
     directive.reason = "the end is near: every step";
@@ -46,7 +60,8 @@ Directive Director::compose(const FleetFacts& facts) {
 
   const double cost_steps = static_cast<double>(facts.held_out_rows_max) * kForwardShareOfStep /
                             static_cast<double>(std::max(options_.batch, 1u));
-  const double rounds_between = cost_steps / kEvaluationShareMax / directive.tau;
+  const double exchange_steps = facts.step_us > 0 ? facts.exchange_us / facts.step_us : 0;
+  const double rounds_between = cost_steps / kEvaluationShareMax / (directive.tau + exchange_steps);
   directive.evaluate = static_cast<double>(rounds_since_evaluation_) >= rounds_between;
   rounds_since_evaluation_ = directive.evaluate ? 1 : rounds_since_evaluation_ + 1;
   return directive;

@@ -34,6 +34,9 @@ struct FleetFacts {
   uint64_t publication = 0;
   uint64_t held_out_rows_max = 0;  // of one worker
   double progress = -1;            // of the planned run, 0 to 1; negative: no plan
+  // Measured over the last rounds; 0: nothing yet.
+  double step_us = 0;      // of the slowest worker
+  double exchange_us = 0;  // of a round, beside computing
 };
 
 class Director {

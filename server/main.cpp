@@ -9,6 +9,7 @@
 #include "runtime/base/version.h"
 #include "runtime/freq/freq.h"
 #include "runtime/pace/pace.h"
+#include "runtime/quant/dispatch.h"
 #include "server/daemon.h"
 #include "server/demo.h"
 
@@ -151,6 +152,7 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : kExitUsage;
   }
   set_log_name("server");
+  if (const Status kernels = init_kernels(); !kernels.ok()) return report(kernels);
   if (*serve_command) {
     set_log_level(level);
     if (!listen.empty() && listen.find("://") == std::string::npos) listen = "tcp://" + listen;

@@ -18,8 +18,9 @@ struct ServeConfig {
   ServerOptions core;
   std::string listen = "tcp://0.0.0.0:7433";
   std::string state_folder;  // empty: nothing is kept over a restart
-  uint32_t checkpoint_ms = 10'000;  // at most so often; what came after the newest is lost by a crash
-  double seconds = 0;        // of the planned run; 0: no plan
+  uint32_t checkpoint_ms =
+      10'000;          // at most so often; what came after the newest is lost by a crash
+  double seconds = 0;  // of the planned run; 0: no plan
   uint64_t rounds = 0;
 };
 

@@ -147,6 +147,7 @@ class ServerCore {
   void advance(TimeUs now);
   void close_round(TimeUs now);
   void apply_updates(std::span<Member* const> contributors, float divisor, float keep);
+  void measure_round(std::span<Member* const> contributors, TimeUs now);
   float divisor_of(std::span<Member* const> members) const;
   std::vector<Member*> counted_members();
   std::vector<PaceRow> pace_rows() const;
@@ -193,6 +194,9 @@ class ServerCore {
   bool finishing_ = false;
   bool finished_ = false;
   bool cut_called_ = false;  // of the open round
+  TimeUs round_opened_at_ = kNever;
+  double step_us_ = 0;      // smoothed, of the slowest contributor
+  double exchange_us_ = 0;  // smoothed, of a round beside its computing
   TimeUs round_deadline_ = kNever;
   // Paces without rounds: what decides when to publish.
   uint64_t applied_since_publication_ = 0;

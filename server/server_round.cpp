@@ -91,10 +91,24 @@ void ServerCore::apply_updates(std::span<Member* const> contributors, float divi
   }
 }
 
+void ServerCore::measure_round(std::span<Member* const> contributors, TimeUs now) {
+  if (round_opened_at_ != kNever) {
+    double slowest = 0;
+    for (const Member* member : contributors)
+      slowest = std::max(slowest, static_cast<double>(member->step_us));
+    const double rest = static_cast<double>(now - round_opened_at_) - slowest * directive_.tau;
+    const double share = step_us_ == 0 ? 1 : 0.2;
+    step_us_ += share * (slowest - step_us_);
+    exchange_us_ += share * (std::max(rest, 0.0) - exchange_us_);
+  }
+  round_opened_at_ = now;
+}
+
 void ServerCore::close_round(TimeUs now) {
   std::vector<Member*> contributors;
   for (Member& member : members_)
     if (member.held) contributors.push_back(&member);
+  measure_round(contributors, now);
   const float divisor =
       divisor_of(pace_->divisor() == Divisor::kContributors ? contributors : counted_members());
   apply_updates(contributors, divisor, directive_.keep);
@@ -178,6 +192,8 @@ void ServerCore::compose_directive() {
   FleetFacts facts;
   facts.publication = publication_;
   facts.progress = progress_;
+  facts.step_us = step_us_;
+  facts.exchange_us = exchange_us_;
   for (const Member& member : members_)
     if (member.counted)
       facts.held_out_rows_max = std::max(facts.held_out_rows_max, member.held_out_rows);

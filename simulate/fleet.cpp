@@ -43,6 +43,13 @@ void Fleet::start_worker(Agent& agent) {
   flush(agent);
 }
 
+uint64_t Fleet::bytes() const {
+  uint64_t sum = 0;
+  for (const Agent& agent : agents_)
+    if (agent.channel) sum += agent.channel->bytes_sent() + agent.channel->bytes_received();
+  return sum;
+}
+
 void Fleet::stop_worker(size_t index) {
   Agent& agent = agents_[index];
   agent.core.reset();

@@ -47,6 +47,8 @@ class Fleet {
   WorkerCore& worker(size_t index) { return *agents_[index].core; }
   size_t worker_count() const { return agents_.size(); }
   LoopbackNetwork& network() { return *network_; }
+  // Message bytes of all workers so far, both ways.
+  uint64_t bytes() const;
 
   // Faults. A worker that restarts has lost everything but its data; a server comes back from
   // `state`.

@@ -37,6 +37,8 @@ class Freq {
 
   // 1 to kTauMax. Stays what it is between observations.
   virtual uint32_t tau() const = 0;
+  // Whether the Director may raise tau where exchanges are dear on this link.
+  virtual bool follows_link() const = 0;
   // Why, for people: "loss falls 0.031 +- 0.004 per evaluation: talk less".
   virtual const std::string& reason() const = 0;
 
@@ -51,7 +53,7 @@ struct FreqInfo {
 };
 std::span<const FreqInfo> freqs();
 
-// From "trend", "trend:4" (first tau) or "fixed:16". Errors: kInvalidArgument.
+// From "trend", "trend:2" (first tau) or "fixed:16". Errors: kInvalidArgument.
 Result<std::unique_ptr<Freq>> make_freq(std::string_view text);
 
 // Parameter of a policy: tau from text, `fallback` if empty.

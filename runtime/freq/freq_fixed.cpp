@@ -12,6 +12,7 @@ class FixedFreq final : public Freq {
   explicit FixedFreq(uint32_t tau) : tau_(tau), reason_(format_text("fixed at %u", tau)) {}
   void observe(const FleetEvaluation&) override {}
   uint32_t tau() const override { return tau_; }
+  bool follows_link() const override { return false; }
   const std::string& reason() const override { return reason_; }
   void save(ByteWriter*) const override {}
   Status restore(ByteReader*) override { return {}; }

@@ -16,7 +16,7 @@ namespace paceline {
 
 namespace {
 
-constexpr uint32_t kFirstTau = 4;
+constexpr uint32_t kFirstTau = 2;  // docs/decisions/0006
 constexpr uint32_t kLargestTau = 64;
 constexpr size_t kWindowMin = 5;
 constexpr size_t kWindowMax = 8;
@@ -71,6 +71,7 @@ class TrendFreq final : public Freq {
   }
 
   uint32_t tau() const override { return tau_; }
+  bool follows_link() const override { return true; }
   const std::string& reason() const override { return reason_; }
 
   void save(ByteWriter* out) const override {

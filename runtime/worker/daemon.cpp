@@ -69,6 +69,7 @@ Result<std::shared_ptr<LocalData>> load_data(const WorkerDaemonOptions& options)
   ReadOptions read;
   read.label_file = options.label_file;
   read.label_column = options.label_column;
+  read.ignored_columns = options.ignored_columns;
   auto data = std::make_shared<LocalData>();
   PACELINE_ASSIGN(data->dataset, read_dataset(options.data_file, read));
   if (options.has_shard) {
@@ -131,6 +132,7 @@ class WorkerDaemon {
     Reply reply;
     while (channel_.receive(&reply, deadline)) {
       const TimeUs now = monotonic_now_us();
+      note_answer(reply.status);
       if (!reply.status.ok()) {
         core_.on_failure(reply.lane, reply.status, now);
       } else if (const Result<Envelope> envelope = decode(reply.message)) {
@@ -142,6 +144,17 @@ class WorkerDaemon {
       flush();
       deadline = 0;  // the rest of what is there, without waiting
     }
+  }
+
+  // Says once that the server does not answer, and once that it does again.
+  void note_answer(const Status& status) {
+    if (status.ok() == answered_) return;
+    answered_ = status.ok();
+    if (answered_)
+      log_info("the server answers again");
+    else
+      log_warning("%s; waiting for the server (%s)", status.message().c_str(),
+                  channel_.state().c_str());
   }
 
   void compute(Activity activity, TimeUs now) {
@@ -190,6 +203,7 @@ class WorkerDaemon {
   WorkerCore& core_;
   Channel& channel_;
   HeartbeatThread heartbeat_;
+  bool answered_ = true;  // the last request
   TimeUs unit_started_ = 0;
   double unit_cost_us_ = 0;
   TimeUs next_line_at_ = 0;

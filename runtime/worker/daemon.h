@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/data/shard.h"
@@ -16,6 +17,7 @@ struct WorkerDaemonOptions {
   std::string data_file;
   std::string label_file;
   std::string label_column;
+  std::vector<std::string> ignored_columns;
   bool has_shard = false;  // take one part of a common file; for demos and experiments
   ShardOptions shard;
   std::string backend = "auto";

@@ -12,6 +12,7 @@
 #include "runtime/data/describe.h"
 #include "runtime/data/reader.h"
 #include "runtime/net/address.h"
+#include "runtime/quant/dispatch.h"
 #include "runtime/worker/daemon.h"
 
 namespace {
@@ -64,6 +65,8 @@ int main(int argc, char** argv) {
   app.add_option("--labels", options.label_file, "labels in a file of their own (IDX)");
   app.add_option("--label-column", options.label_column,
                  "CSV: the column with the label (default: the last)");
+  app.add_option("--ignore", options.ignored_columns,
+                 "CSV: columns that are no features, such as a time");
   options.name = host_name();
   app.add_option("--name", options.name, "what the server calls this board; unique in the fleet")
       ->capture_default_str();
@@ -86,6 +89,8 @@ int main(int argc, char** argv) {
   data->add_option("file", described, "the file")->required();
   data->add_option("--labels", read.label_file, "labels in a file of their own (IDX)");
   data->add_option("--label-column", read.label_column, "CSV: the column with the label");
+  data->add_option("--ignore", read.ignored_columns,
+                   "CSV: columns that are no features, such as a time");
 
   try {
     app.parse(argc, argv);
@@ -95,6 +100,7 @@ int main(int argc, char** argv) {
   }
 
   set_log_level(level);
+  if (const Status kernels = init_kernels(); !kernels.ok()) return report(kernels);
   if (stop_with_parent) prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (*data) {
     const Result<Dataset> dataset = read_dataset(described, read);
