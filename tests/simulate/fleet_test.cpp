@@ -87,6 +87,7 @@ class PlannedFreq final : public Freq {
   explicit PlannedFreq(std::vector<uint32_t> plan) : plan_(std::move(plan)) {}
   void observe(const FleetEvaluation&) override { ++seen_; }
   uint32_t tau() const override { return plan_[std::min(seen_ / 12, plan_.size() - 1)]; }
+  bool follows_link() const override { return false; }
   const std::string& reason() const override { return reason_; }
   void save(ByteWriter*) const override {}
   Status restore(ByteReader*) override { return {}; }
