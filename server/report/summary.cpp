@@ -182,6 +182,22 @@ PlotSeries series_of(const RunSummary& run, const char* otherwise, bool dashed, 
 
 }  // namespace
 
+const CurvePoint* first_reaching(const RunSummary& run, double accuracy) {
+  for (size_t i = 2; i < run.curve.size(); ++i) {
+    const double sum =
+        run.curve[i - 2].accuracy + run.curve[i - 1].accuracy + run.curve[i].accuracy;
+    if (sum / 3 >= accuracy) return &run.curve[i];
+  }
+  return nullptr;
+}
+
+double late_accuracy(const RunSummary& run) {
+  const size_t count = std::min<size_t>(run.curve.size(), 5);
+  double sum = 0;
+  for (size_t i = run.curve.size() - count; i < run.curve.size(); ++i) sum += run.curve[i].accuracy;
+  return count > 0 ? sum / static_cast<double>(count) : NAN;
+}
+
 std::string summary_table(const RunSummary& run, const RunSummary* baseline, bool colour) {
   using Run = const RunSummary&;
   const auto bytes = [](uint64_t count) {
@@ -201,6 +217,24 @@ std::string summary_table(const RunSummary& run, const RunSummary* baseline, boo
       "exchanges", [](Run r) { return r.exchanges; }, with_commas);
   compared.amount(
       "rounds", [](Run r) { return r.rounds; }, with_commas);
+  if (std::isfinite(run.target_accuracy)) {
+    const double target = run.target_accuracy;
+    const auto or_never = [](auto format) {
+      return [format](double value) { return value > 0 ? format(value) : std::string("never"); };
+    };
+    const auto seconds_to = [target](Run r) {
+      const CurvePoint* point = first_reaching(r, target);
+      return point != nullptr ? point->seconds : 0;
+    };
+    const auto bytes_to = [target](Run r) {
+      const CurvePoint* point = first_reaching(r, target);
+      return point != nullptr ? static_cast<double>(point->bytes_total) : 0;
+    };
+    const std::string label = format_text("to %.0f %%: ", 100 * target);
+    compared.amount((label + "time").c_str(), seconds_to, or_never(time));
+    compared.amount((label + "bytes").c_str(), bytes_to,
+                    or_never([](double count) { return unit_text(count, Unit::kBytes); }));
+  }
   compared.share("waiting, mean", mean_waiting, false);
   compared.share("waiting, worst", worst_waiting, false);
   std::string text = aligned(compared.rows(), colour);

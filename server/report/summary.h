@@ -44,7 +44,15 @@ struct RunSummary {
   std::string model_checksum;  // eight hexadecimal digits
   RunSettings settings;
   std::vector<CurvePoint> curve;
+  double target_accuracy = NAN;  // whose time and bytes are reported; NaN: none
 };
+
+// The first point of the curve whose mean accuracy with the two before it is at least `accuracy`:
+// one lucky evaluation does not count. Null: never.
+const CurvePoint* first_reaching(const RunSummary& run, double accuracy);
+
+// Mean accuracy of the last five points of the curve; NaN where there are none.
+double late_accuracy(const RunSummary& run);
 
 // In all functions `baseline` is the run to compare with, or null.
 

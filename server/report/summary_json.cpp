@@ -22,8 +22,15 @@ Json run_json(const RunSummary& run) {
                      {"bytes_total", point.bytes_total},
                      {"accuracy", point.accuracy},
                      {"loss", point.loss}});
+  Json reached(nullptr);
+  if (const CurvePoint* point = first_reaching(run, run.target_accuracy))
+    reached = {{"accuracy", run.target_accuracy},
+               {"seconds", point->seconds},
+               {"bytes_total", point->bytes_total}};
   return {{"name", run.name},
           {"accuracy", run.accuracy},
+          {"late_control_accuracy", late_accuracy(run)},
+          {"reached", reached},
           {"seconds", run.seconds},
           {"bytes_up", run.bytes_up},
           {"bytes_down", run.bytes_down},

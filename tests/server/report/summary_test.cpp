@@ -84,6 +84,21 @@ TEST_SUITE("report/summary") {
     CHECK(nlohmann::json::parse(summary_json(run, &run))["waiting_share"].size() == 1);
   }
 
+  TEST_CASE("a target is reached by the mean of three evaluations, not by a lucky one") {
+    RunSummary run;
+    run.target_accuracy = 0.84;
+    run.curve = {{1, 10, 0.80, 1}, {2, 20, 0.86, 1}, {3, 30, 0.82, 1}, {4, 40, 0.845, 1}};
+    REQUIRE(first_reaching(run, 0.84) == &run.curve[3]);
+    CHECK(first_reaching(run, 0.85) == nullptr);
+    CHECK(late_accuracy(run) == doctest::Approx(0.83125));
+    const auto json = nlohmann::json::parse(summary_json(run, nullptr));
+    CHECK(json["reached"]["seconds"] == 4.0);
+    CHECK(json["reached"]["bytes_total"] == 40);
+    RunSummary never = run;
+    never.curve.resize(2);
+    CHECK(contains(summary_table(run, &never, false), "never"));
+  }
+
   TEST_CASE("json: the file is what summary_json gives") {
     const test::TempFolder folder;
     const RunSummary run = fast_run();
