@@ -10,8 +10,14 @@ namespace paceline {
 
 struct ConfigSection::Table {
   std::string source;
-  std::string name;  // "" for the root
-  toml::table values;
+  std::string name;    // "" for the root
+  toml::table values;  // of the root; a copy of a table would lose the places of its values
+  std::shared_ptr<const Table> root;
+  const toml::table* found = nullptr;  // in the root; null: absent
+
+  const toml::node* get(const char* key) const {
+    return found != nullptr ? found->get(key) : nullptr;
+  }
 };
 
 namespace {
@@ -47,10 +53,10 @@ ConfigSection Config::section(const char* name) const {
   auto table = std::make_shared<ConfigSection::Table>();
   table->source = root_->source;
   table->name = name;
+  table->root = root_;
   if (const toml::node* node = root_->values.get(name)) {
-    if (const toml::table* found = node->as_table())
-      table->values = *found;
-    else
+    table->found = node->as_table();
+    if (table->found == nullptr)
       section.remember(fail(Code::kInvalidArgument, "%s: '%s' has to be a table: [%s]",
                             place(root_->source, node->source()).c_str(), name, name));
   }
@@ -76,7 +82,7 @@ void ConfigSection::remember(Status status) {
 
 void ConfigSection::read(const char* key, double* value, double lowest, double highest) {
   known_.emplace_back(key);
-  const toml::node* node = table_->values.get(key);
+  const toml::node* node = table_->get(key);
   if (node == nullptr) return;
   const std::optional<double> found = node->value<double>();
   if (!found || !(*found >= lowest && *found <= highest))
@@ -88,7 +94,7 @@ void ConfigSection::read(const char* key, double* value, double lowest, double h
 
 void ConfigSection::read(const char* key, uint64_t* value, uint64_t lowest, uint64_t highest) {
   known_.emplace_back(key);
-  const toml::node* node = table_->values.get(key);
+  const toml::node* node = table_->get(key);
   if (node == nullptr) return;
   const std::optional<int64_t> found = node->value_exact<int64_t>();
   if (!found || *found < 0 || static_cast<uint64_t>(*found) < lowest ||
@@ -108,7 +114,7 @@ void ConfigSection::read(const char* key, uint32_t* value, uint64_t lowest, uint
 
 void ConfigSection::read(const char* key, bool* value) {
   known_.emplace_back(key);
-  const toml::node* node = table_->values.get(key);
+  const toml::node* node = table_->get(key);
   if (node == nullptr) return;
   const std::optional<bool> found = node->value_exact<bool>();
   if (!found)
@@ -119,7 +125,7 @@ void ConfigSection::read(const char* key, bool* value) {
 
 void ConfigSection::read(const char* key, std::string* value) {
   known_.emplace_back(key);
-  const toml::node* node = table_->values.get(key);
+  const toml::node* node = table_->get(key);
   if (node == nullptr) return;
   const std::optional<std::string> found = node->value_exact<std::string>();
   if (!found)
@@ -129,12 +135,13 @@ void ConfigSection::read(const char* key, std::string* value) {
 }
 
 Status ConfigSection::finish() {
-  for (const auto& [key, node] : table_->values) {
+  if (table_->found == nullptr) return first_error_;
+  for (const auto& [key, node] : *table_->found) {
     const std::string name(key.str());
     if (std::ranges::find(known_, name) == known_.end())
       remember(fail(Code::kInvalidArgument, "%s: [%s] has no key '%s'%s",
-                    place(table_->source, node.source()).c_str(), table_->name.c_str(),
-                    name.c_str(), nearest_hint(name, known_).c_str()));
+                    place(table_->source, key.source()).c_str(), table_->name.c_str(), name.c_str(),
+                    nearest_hint(name, known_).c_str()));
   }
   return first_error_;
 }
