@@ -3,15 +3,14 @@
 
 #include <cstdio>
 
-#include "runtime/base/files.h"
 #include "runtime/base/log.h"
-#include "runtime/base/signals.h"
 #include "runtime/base/version.h"
 #include "runtime/freq/freq.h"
 #include "runtime/pace/pace.h"
 #include "runtime/quant/dispatch.h"
-#include "server/daemon.h"
 #include "server/demo.h"
+#include "server/run_config.h"
+#include "server/serve.h"
 
 namespace {
 
@@ -37,55 +36,6 @@ int report(const Status& status) {
   return usage ? kExitUsage : kExitFailure;
 }
 
-void show_status(const ServerDaemon& daemon, TimeUs* next) {
-  const TimeUs now = monotonic_now_us();
-  if (now < *next) return;
-  *next = now + from_ms(10'000);
-  const ServerCore& core = daemon.core();
-  uint32_t counted = 0;
-  for (const Member& member : core.members()) counted += member.counted;
-  const std::optional<FleetEvaluation>& evaluation = core.last_evaluation();
-  log_info(
-      "round %llu, publication %llu, %u workers, fleet accuracy %s, %.2f MB up, %.2f MB down, "
-      "every %u steps",
-      static_cast<unsigned long long>(core.round()),
-      static_cast<unsigned long long>(core.publication()), counted,
-      evaluation ? format_text("%.3f", evaluation->accuracy()).c_str() : "-",
-      static_cast<double>(daemon.progress().bytes_up) / 1e6,
-      static_cast<double>(daemon.progress().bytes_down) / 1e6, core.directive().tau);
-}
-
-Status serve(const std::string& file, const std::string& listen, const std::string& state,
-             double seconds, uint64_t rounds) {
-  PACELINE_ASSIGN(const Bytes bytes, read_file(file, uint64_t{1} << 20));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  PACELINE_ASSIGN(ServeConfig config, parse_serve_config(text, file));
-  if (!listen.empty()) config.listen = listen;
-  if (!state.empty()) config.state_folder = state;
-  if (seconds > 0) config.seconds = seconds;
-  if (rounds > 0) config.rounds = rounds;
-  std::atomic<ServerDaemon*> running = nullptr;
-  std::atomic<bool> stopped = false;
-  const StopSignals signals([&](int) {
-    stopped = true;
-    if (ServerDaemon* daemon = running.load()) daemon->stop(ServerDaemon::Stop::kSuspend);
-  });
-  PACELINE_ASSIGN(std::unique_ptr<ServerDaemon> daemon, ServerDaemon::make(std::move(config)));
-  running = daemon.get();
-  if (stopped) daemon->stop(ServerDaemon::Stop::kSuspend);
-  std::printf("listening on %s\n", daemon->address().c_str());
-  std::fflush(stdout);
-  TimeUs next = monotonic_now_us() + from_ms(10'000);
-  const Status status = daemon->run([&](ServerDaemon& self) { show_status(self, &next); });
-  running = nullptr;
-  if (status.ok())
-    log_info("%s: publication %llu, checksum %08x",
-             daemon->core().finished() ? "the run is over" : "stopped",
-             static_cast<unsigned long long>(daemon->core().publication()),
-             daemon->core().checksum());
-  return status;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -95,18 +45,24 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
 
   CLI::App* serve_command = app.add_subcommand("serve", "serve a run until it ends or Ctrl-C");
-  std::string run_file, listen, state;
-  double seconds = 0;
-  uint64_t rounds = 0;
+  ServeOptions serve;
   serve_command
-      ->add_option("run", run_file, "the run's description (TOML); edge_server example prints one")
+      ->add_option("run", serve.run_file,
+                   "the run's description (TOML); edge_server example prints one")
       ->required();
-  serve_command->add_option("--listen", listen,
-                            "instead of the file's: tcp://0.0.0.0:7433, ipc:///PATH");
-  serve_command->add_option("--state", state, "folder for checkpoints, instead of the file's");
-  serve_command->add_option("--seconds", seconds, "end the run after so long");
-  serve_command->add_option("--rounds", rounds, "end the run after so many rounds");
-
+  serve_command->add_option("--listen", serve.listen,
+                            "instead of the file's: 0.0.0.0:7433, ipc:///PATH");
+  serve_command->add_option("--state", serve.state_folder,
+                            "folder for checkpoints, instead of the file's");
+  serve_command->add_option("--seconds", serve.seconds, "end the run after so long");
+  serve_command->add_option("--rounds", serve.rounds, "end the run after so many rounds");
+  serve_command->add_option(
+      "--model", serve.model_file,
+      "where the model goes (default: model.safetensors in the state folder)");
+  serve_command->add_option("--control", serve.control_file,
+                            "a data file of the server's own to evaluate on (CSV, IDX)");
+  serve_command->add_option("--control-labels", serve.control_label_file,
+                            "its labels, if in a file of their own (IDX)");
   std::string level = "info";
   serve_command->add_option("--log", level, "debug, info, warning, error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
@@ -154,9 +110,8 @@ int main(int argc, char** argv) {
   set_log_name("server");
   if (const Status kernels = init_kernels(); !kernels.ok()) return report(kernels);
   if (*serve_command) {
-    set_log_level(level);
-    if (!listen.empty() && listen.find("://") == std::string::npos) listen = "tcp://" + listen;
-    return report(serve(run_file, listen, state, seconds, rounds));
+    set_log_level(std::string_view(level));
+    return report(serve_run(serve));
   }
   if (*demo_command) return report(run_demo(demo));
   if (*example_command) std::fputs(kExampleRun, stdout);

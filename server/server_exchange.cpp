@@ -81,6 +81,12 @@ void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange&
                          "say hello again"},
                  member.session);
   member.eligible = !exchange.leaving;
+  if (exchange.leaving && !member.left) {
+    // Whatever becomes of its update.
+    member.left = true;
+    member.counted = false;
+    log_info("worker %s leaves", member.name.c_str());
+  }
   const uint64_t sequence = exchange.sequence;
   const bool settled = sequence <= member.last_settled;
   if (settled && sequence == member.last_settled && member.verdict == Verdict::kRefused)
@@ -90,13 +96,7 @@ void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange&
                  member.session);
   const bool held = member.held && member.held->sequence == sequence;
   if (!settled && !held && !commit(member, token, exchange, now)) return;
-  if (exchange.leaving) {
-    member.left = true;
-    member.eligible = false;
-    member.counted = false;
-    log_info("worker %s leaves", member.name.c_str());
-    return grant(member, token);
-  }
+  if (exchange.leaving) return grant(member, token);
   park(member.exchange, token, member.session, now);
 }
 

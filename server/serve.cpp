@@ -1,0 +1,143 @@
+#include "server/serve.h"
+
+#include <atomic>
+#include <cstdio>
+#include <numeric>
+
+#include "runtime/base/files.h"
+#include "runtime/base/log.h"
+#include "runtime/base/signals.h"
+#include "runtime/base/version.h"
+#include "runtime/data/reader.h"
+#include "runtime/net/address.h"
+#include "server/daemon.h"
+#include "server/model_watcher.h"
+#include "server/report/safetensors.h"
+
+namespace paceline {
+
+namespace {
+
+constexpr TimeUs kStatusEveryUs = from_ms(10'000);
+constexpr TimeUs kControlEveryUs = from_ms(2000);
+constexpr uint64_t kRunFileBytesMax = uint64_t{1} << 20;
+constexpr size_t kControlBatch = 250;
+
+Result<ServeConfig> load_config(const ServeOptions& options) {
+  PACELINE_ASSIGN(const Bytes bytes, read_file(options.run_file, kRunFileBytesMax));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  PACELINE_ASSIGN(ServeConfig config, parse_serve_config(text, options.run_file));
+  if (!options.listen.empty()) {
+    PACELINE_ASSIGN(config.listen, server_address(options.listen));
+  }
+  if (!options.state_folder.empty()) config.state_folder = options.state_folder;
+  if (options.seconds > 0) config.seconds = options.seconds;
+  if (options.rounds > 0) config.rounds = options.rounds;
+  return config;
+}
+
+// The server's own control set, if one was given.
+class Control {
+ public:
+  Status open(const ServeOptions& options, const RunSpec& run) {
+    if (options.control_file.empty()) return {};
+    ReadOptions read;
+    read.label_file = options.control_label_file;
+    PACELINE_ASSIGN(dataset_, read_dataset(options.control_file, read));
+    if (dataset_.feature_count() != run.model.input_features())
+      return fail(Code::kInvalidArgument, "%s: rows have %zu values, the model takes %llu",
+                  options.control_file.c_str(), dataset_.feature_count(),
+                  static_cast<unsigned long long>(run.model.input_features()));
+    dataset_.set_scaling(static_cast<float>(run.training.data_scale),
+                         static_cast<float>(run.training.data_offset));
+    PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
+                    make_trainer(run.model, kControlBatch, "auto"));
+    std::vector<uint32_t> rows(dataset_.row_count());
+    std::iota(rows.begin(), rows.end(), 0u);
+    watcher_ = std::make_unique<ModelWatcher>(std::move(trainer), dataset_, std::move(rows));
+    return {};
+  }
+
+  void offer(const ServerCore& core, TimeUs now) {
+    if (!watcher_ || watcher_->busy() || now < next_ || core.publication() == offered_) return;
+    next_ = now + kControlEveryUs;
+    offered_ = core.publication();
+    watcher_->offer(core.published(), {});
+  }
+
+  std::string text() const {
+    const std::vector<CurvePoint> curve = watcher_ ? watcher_->curve() : std::vector<CurvePoint>();
+    return curve.empty() ? "" : format_text(", control set %.3f", curve.back().accuracy);
+  }
+
+ private:
+  Dataset dataset_;
+  std::unique_ptr<ModelWatcher> watcher_;
+  TimeUs next_ = 0;
+  uint64_t offered_ = 0;
+};
+
+void show_status(const ServerDaemon& daemon, const Control& control) {
+  const ServerCore& core = daemon.core();
+  uint32_t counted = 0;
+  for (const Member& member : core.members()) counted += member.counted;
+  const std::optional<FleetEvaluation>& evaluation = core.last_evaluation();
+  log_info(
+      "round %llu, publication %llu, %u workers, fleet accuracy %s%s, %.2f MB up, %.2f MB down, "
+      "every %u steps",
+      static_cast<unsigned long long>(core.round()),
+      static_cast<unsigned long long>(core.publication()), counted,
+      evaluation ? format_text("%.3f", evaluation->accuracy()).c_str() : "-",
+      control.text().c_str(), static_cast<double>(daemon.progress().bytes_up) / 1e6,
+      static_cast<double>(daemon.progress().bytes_down) / 1e6, core.directive().tau);
+}
+
+Status write_model(const std::string& path, const ServerCore& core) {
+  PACELINE_TRY(write_safetensors(path, core.options().run.model.layout, core.published(),
+                                 {{"format", "paceline"},
+                                  {"version", kVersionText},
+                                  {"checksum", format_text("%08x", core.checksum())}}));
+  log_info("the model is in %s", path.c_str());
+  return {};
+}
+
+}  // namespace
+
+Status serve_run(const ServeOptions& options) {
+  PACELINE_ASSIGN(ServeConfig config, load_config(options));
+  Control control;
+  PACELINE_TRY(control.open(options, config.core.run));
+  std::string model_file = options.model_file;
+  if (model_file.empty() && !config.state_folder.empty())
+    model_file = config.state_folder + "/model.safetensors";
+
+  std::atomic<ServerDaemon*> running = nullptr;
+  std::atomic<bool> stopped = false;
+  const StopSignals signals([&](int) {
+    stopped = true;
+    if (ServerDaemon* daemon = running.load()) daemon->stop(ServerDaemon::Stop::kSuspend);
+  });
+  PACELINE_ASSIGN(std::unique_ptr<ServerDaemon> daemon, ServerDaemon::make(std::move(config)));
+  running = daemon.get();
+  if (stopped) daemon->stop(ServerDaemon::Stop::kSuspend);
+  std::printf("listening on %s\n", daemon->address().c_str());
+  std::fflush(stdout);
+
+  TimeUs next_status = monotonic_now_us() + kStatusEveryUs;
+  const Status status = daemon->run([&](const ServerDaemon& self) {
+    const TimeUs now = monotonic_now_us();
+    control.offer(self.core(), now);
+    if (now < next_status) return;
+    next_status += kStatusEveryUs;
+    show_status(self, control);
+  });
+  running = nullptr;
+  PACELINE_TRY(status);
+  const ServerCore& core = daemon->core();
+  if (!model_file.empty()) PACELINE_TRY(write_model(model_file, core));
+  log_info("%s: publication %llu, checksum %08x", core.finished() ? "the run is over" : "stopped",
+           static_cast<unsigned long long>(core.publication()), core.checksum());
+  return {};
+}
+
+}  // namespace paceline
