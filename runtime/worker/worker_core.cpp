@@ -98,7 +98,8 @@ void WorkerCore::work(TimeUs now) {
 void WorkerCore::leave(TimeUs now) {
   if (leaving_ || phase_ == Phase::kStopped) return;
   leaving_ = true;
-  if (phase_ == Phase::kTrain && period_units_ > 0) {
+  // Also with nothing new: the residual goes, and the server need not wait for a heartbeat to miss.
+  if (phase_ == Phase::kTrain || (phase_ == Phase::kFetch && publication_ != 0)) {
     cut(now);
   } else if (phase_ == Phase::kCommit) {
     commit();

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <regex>
 
 #include "runtime/base/status.h"
 #include "tests/system/site.h"
@@ -11,48 +12,152 @@ using namespace paceline::test;
 
 namespace {
 
-// A server and three boards of different speed; the slowest step makes a round last some 20 ms.
+std::string board(size_t index) { return format_text("board%zu", index + 1); }
+
+// A server that keeps its state, and three boards of different speed. A round takes some 20 ms.
 struct Fleet {
   Site site;
+  RunText run;
   Process server;
   std::vector<Process> workers;
 
-  explicit Fleet(const RunText& run, const std::vector<std::string>& server_arguments)
-      : server(site.server(run, server_arguments)) {
-    for (uint32_t i = 0; i < 3; ++i)
-      workers.push_back(site.worker(name(i), {"--step-ms", format_text("%u", 1u << i)}));
+  explicit Fleet(RunText run_text = {}, const std::string& rounds = "1000000")
+      : run(std::move(run_text)), server(start_server(rounds, "127.0.0.1:0")) {
+    for (size_t i = 0; i < 3; ++i) workers.push_back(start_worker(i));
   }
-  static std::string name(uint32_t i) { return format_text("board%u", i + 1); }
 
-  bool reaches(uint64_t publication) {
-    return wait_until([&] {
-      return newest_publication(server.err()) >= publication || !server.running();
-    }) && server.running();
+  Process start_server(const std::string& rounds, const std::string& address) {
+    return site.server(run, {"--state", site.file("state"), "--rounds", rounds}, address);
+  }
+  Process start_worker(size_t index) {
+    return site.worker(board(index), {"--step-ms", format_text("%u", 1u << index)});
+  }
+  // The same state, the same address.
+  void restart_server(const std::string& rounds = "1000000") {
+    server = start_server(rounds, site.address());
+  }
+
+  // `count` publications more than there are now.
+  void goes_on(uint64_t count = 10) {
+    const size_t known = server.err().size();
+    REQUIRE_MESSAGE(wait_until([&] {
+                      const std::string log = server.err().substr(known);
+                      return checksums_of(log).size() >= count || !server.running();
+                    }),
+                    tail_of(server.err()));
+    REQUIRE_MESSAGE(server.running(), tail_of(server.err()));
+  }
+
+  // A run that is stopped and started again with fewer rounds than it has is over.
+  void end() {
+    server.signal(SIGTERM);
+    REQUIRE_MESSAGE(server.wait_exit() == 0, tail_of(server.err()));
+    restart_server("1");
+    ends_in_order();
   }
   void ends_in_order() {
-    CHECK_MESSAGE(server.wait_exit() == 0, server.err());
-    for (Process& worker : workers) CHECK_MESSAGE(worker.wait_exit() == 0, worker.err());
+    CHECK_MESSAGE(server.wait_exit() == 0, tail_of(server.err()));
+    for (Process& worker : workers) CHECK_MESSAGE(worker.wait_exit() == 0, tail_of(worker.err()));
     CHECK(no_process_left());
-  }
-  // Everybody's last words name the same model.
-  void agrees() {
+    // Everybody's last words name the same model.
     const std::string model = last_model(server.err());
     CHECK(!model.empty());
     for (const Process& worker : workers) CHECK(last_model(worker.err()) == model);
   }
 };
 
+struct Place {
+  uint64_t generation = 0;
+  uint64_t publication = 0;
+};
+// Where the newest life of a server took up the run.
+Place taken_up(const Process& server) {
+  static const std::regex words("going on from .*: generation ([0-9]+), publication ([0-9]+)");
+  const std::string log = server.err();
+  Place place;
+  for (std::sregex_iterator found(log.begin(), log.end(), words), end; found != end; ++found)
+    place = {std::stoull((*found)[1]), std::stoull((*found)[2])};
+  return place;
+}
+
 }  // namespace
 
 TEST_SUITE("system/life") {
   TEST_CASE("a run of so many rounds ends by itself, with one model on all machines") {
-    for (const char* pace : {"compat", "bsp", "asp", "ssp:3"}) {
+    for (const std::string pace : {"compat", "bsp", "asp", "ssp:3"}) {
       CAPTURE(pace);
       RunText run;
       run.pace = pace;
-      Fleet fleet(run, {"--rounds", "20"});
-      fleet.ends_in_order();
-      fleet.agrees();
+      Fleet(run, "20").ends_in_order();
     }
+  }
+
+  TEST_CASE("a worker that is killed holds nobody up, and joins again under its name") {
+    Fleet fleet;
+    fleet.goes_on();
+    fleet.workers[1].kill_hard();
+    fleet.goes_on();
+    const size_t known = fleet.workers[1].err().size();
+    fleet.workers[1] = fleet.start_worker(1);
+    CHECK(fleet.workers[1].wait_err_after(known, "checksum"));
+    fleet.goes_on();
+    fleet.end();
+  }
+
+  TEST_CASE("a worker that is asked to leave says goodbye, and the others go on") {
+    Fleet fleet;
+    fleet.goes_on();
+    for (const int number : {SIGTERM, SIGINT}) {
+      Process& leaver = fleet.workers.back();
+      leaver.signal(number);
+      CHECK_MESSAGE(leaver.wait_exit(10'000) == 0, tail_of(leaver.err()));
+      fleet.workers.pop_back();
+      CHECK(fleet.server.wait_err("worker " + board(fleet.workers.size()) + " leaves", 2'000));
+      fleet.goes_on();
+    }
+    fleet.end();
+  }
+
+  TEST_CASE("a server that is killed goes on from its checkpoint, in a new generation") {
+    Fleet fleet;
+    fleet.goes_on(30);
+    const uint64_t reached = newest_publication(fleet.server.err());
+    fleet.server.kill_hard();
+    for (Process& worker : fleet.workers)
+      CHECK_MESSAGE(worker.wait_err("waiting for the server"), tail_of(worker.err()));
+    fleet.restart_server();
+    const Place place = taken_up(fleet.server);
+    CHECK(place.generation == 2);
+    CHECK(place.publication > 2);
+    CHECK(place.publication <= reached + 3);
+    fleet.goes_on();
+    fleet.end();
+  }
+
+  TEST_CASE("a server that is stopped in order goes on where it stopped, in its generation") {
+    Fleet fleet;
+    fleet.goes_on();
+    for (const int number : {SIGTERM, SIGINT}) {
+      fleet.server.signal(number);
+      REQUIRE_MESSAGE(fleet.server.wait_exit(10'000) == 0, tail_of(fleet.server.err()));
+      const uint64_t reached = newest_publication(fleet.server.err());
+      fleet.restart_server();
+      const Place place = taken_up(fleet.server);
+      CHECK(place.generation == 1);
+      CHECK(place.publication == reached);
+      fleet.goes_on();
+    }
+    fleet.end();
+  }
+
+  TEST_CASE("workers may be there before the server") {
+    Fleet fleet;
+    fleet.server.kill_hard();
+    for (Process& worker : fleet.workers) worker.kill_hard();
+    for (size_t i = 0; i < 3; ++i) fleet.workers[i] = fleet.start_worker(i);
+    for (Process& worker : fleet.workers) CHECK(worker.wait_err("dialing " + fleet.site.address()));
+    fleet.restart_server();
+    fleet.goes_on();
+    fleet.end();
   }
 }

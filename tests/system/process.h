@@ -18,7 +18,8 @@ inline constexpr int kPatienceMs = 60'000;
 struct ProcessOptions {
   std::string program;
   std::vector<std::string> arguments;
-  std::string log;  // streams go to LOG.out and LOG.err; appended, so a restarted program keeps both
+  std::string
+      log;  // streams go to LOG.out and LOG.err; appended, so a restarted program keeps both
 };
 
 class Process {

@@ -33,9 +33,8 @@ Site::Site() { adopt_orphans(); }
 
 Process Site::server(const RunText& run, const std::vector<std::string>& arguments,
                      const std::string& address) {
-  std::vector<std::string> all = {"serve",    write("run.toml", run.text()),
-                                  "--listen", address,
-                                  "--log",    "debug"};
+  std::vector<std::string> all = {
+      "serve", write("run.toml", run.text()), "--listen", address, "--log", "debug"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   const size_t known = file_text(log("server.out")).size();
   Process process({PACELINE_EDGE_SERVER, all, log("server")});

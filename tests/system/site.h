@@ -1,4 +1,5 @@
-// A fleet of real processes on this machine: one server, workers, their data, in a folder of its own.
+// A fleet of real processes on this machine: one server, workers, their data, in a folder of its
+// own.
 #pragma once
 
 #include <map>
