@@ -38,7 +38,7 @@ Directive Director::compose(const FleetFacts& facts) {
     const auto floor = static_cast<uint32_t>(std::clamp(least, 1.0, double{kLinkTauMax}));
     if (floor > directive.tau) {
       directive.tau = floor;
-      directive.reason = format_text("an exchange takes %.0f ms, a step %.0f ms",
+      directive.reason = format_text("an exchange takes %.3g ms, a step %.3g ms",
                                      facts.exchange_us / 1e3, facts.step_us / 1e3);
     }
   }

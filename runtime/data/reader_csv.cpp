@@ -116,7 +116,8 @@ class NumberReader {
  private:
   static std::string reason(const std::string& cell) {
     const bool numeric = cell.find_first_not_of("0123456789+-.eE") == std::string::npos;
-    return numeric ? "is no number that fits float32" : "is not a number";
+    return numeric ? "is no number that fits float32"
+                   : "is not a number; correct it, or leave the column out (--ignore)";
   }
 
   bool comma_allowed_;
