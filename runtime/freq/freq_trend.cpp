@@ -61,7 +61,7 @@ class TrendFreq final : public Freq {
     const Slope slope = fit(losses_);
     const double clear = kStandardErrors * slope.error;
     if (slope.value < -clear) {
-      change(std::min(2 * tau_, kLargestTau), slope, "falls", "talk less");
+      change(std::max(tau_, std::min(2 * tau_, kLargestTau)), slope, "falls", "talk less");
     } else if (slope.value > clear) {
       change(std::max(tau_ / 2, 1u), slope, "rises", "talk more");
     } else {
