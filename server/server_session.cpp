@@ -68,7 +68,8 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   if (Status status = admit(hello); !status.ok()) return refused(status);
 
   Member& member = member_named(name);
-  if (member.incarnation != hello.incarnation) {
+  const bool new_life = member.incarnation != hello.incarnation;
+  if (new_life) {
     // Another life of this worker: uncommitted chunks are gone, a committed update stays.
     member.staging = {};
     member.exchange = {};
@@ -86,7 +87,7 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   if (!member.counted) weigh(member);
   member.next_sequence =
       std::max({member.next_sequence, hello.last_settled + 1, hello.pending_sequence + 1});
-  if (is_new || member.exchanges == 0)
+  if (new_life)
     log_info("worker %s joins with %llu rows (%s)", name.c_str(),
              static_cast<unsigned long long>(hello.training_rows), hello.build.c_str());
 
@@ -160,7 +161,7 @@ void ServerCore::open_membership(TimeUs now) {
   for (const Member& member : members_)
     if (member.counted) rows.push_back(member.training_rows);
   if (rows.empty()) return;
-  const auto middle = rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2);
+  const auto middle = rows.begin() + static_cast<std::ptrdiff_t>((rows.size() - 1) / 2);
   std::nth_element(rows.begin(), middle, rows.end());
   const double cap = kRowsCapFactor * static_cast<double>(*middle);
   rows_full_ = std::min(cap, static_cast<double>(*std::ranges::max_element(rows)));
