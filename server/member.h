@@ -35,7 +35,12 @@ struct Parked {
   TimeUs since = 0;
 };
 
+// Fewer training rows: a worker observes, it gets the model and evaluates it, and is in no close.
+inline constexpr uint64_t kTrainingRowsMin = 20;
+
 struct Member {
+  bool observes() const { return training_rows < kTrainingRowsMin; }
+
   uint32_t id = 0;  // rank in every sum; for ever
   std::string name;
   uint64_t incarnation = 0;
@@ -44,7 +49,8 @@ struct Member {
   // Durable: what makes a push idempotent over restarts of both ends.
   uint64_t last_settled = 0;
   Verdict verdict = Verdict::kNone;
-  uint64_t next_sequence = 1;  // above every sequence ever seen
+  RefusalClass refusal = RefusalClass::kLate;  // of a refused one
+  uint64_t next_sequence = 1;                  // above every sequence ever seen
 
   uint64_t training_rows = 0;
   uint64_t held_out_rows = 0;

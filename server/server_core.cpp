@@ -182,6 +182,7 @@ Bytes ServerCore::save() const {
     out.put(member.incarnation);
     out.put(member.last_settled);
     out.put(static_cast<uint8_t>(member.verdict));
+    out.put(static_cast<uint8_t>(member.refusal));
     out.put(member.next_sequence);
     out.put(member.clock);
     out.put(member.steps);
@@ -229,6 +230,10 @@ Status ServerCore::restore(ByteSpan state, bool exact) {
     PACELINE_ASSIGN(const uint8_t verdict, in.get<uint8_t>());
     if (verdict > static_cast<uint8_t>(Verdict::kRefused)) return fail(Code::kCorrupt, "a verdict");
     member.verdict = static_cast<Verdict>(verdict);
+    PACELINE_ASSIGN(const uint8_t refusal, in.get<uint8_t>());
+    if (refusal > static_cast<uint8_t>(RefusalClass::kNotAllowed))
+      return fail(Code::kCorrupt, "a refusal");
+    member.refusal = static_cast<RefusalClass>(refusal);
     PACELINE_ASSIGN(member.next_sequence, in.get<uint64_t>());
     PACELINE_ASSIGN(member.clock, in.get<uint64_t>());
     PACELINE_ASSIGN(member.steps, in.get<uint64_t>());

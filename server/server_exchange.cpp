@@ -91,8 +91,9 @@ void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange&
   const bool settled = sequence <= member.last_settled;
   if (settled && sequence == member.last_settled && member.verdict == Verdict::kRefused)
     return reply(token,
-                 Refused{sequence, RefusalClass::kLate, "this update was refused before",
-                         "take it back into the residual"},
+                 Refused{sequence, member.refusal, "this update was refused before",
+                         member.refusal == RefusalClass::kLate ? "take it back into the residual"
+                                                               : "it is dropped"},
                  member.session);
   const bool held = member.held && member.held->sequence == sequence;
   if (!settled && !held && !commit(member, token, exchange, now)) return;
@@ -162,6 +163,11 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
     }
   }
   member.staging = {};
+  if (member.observes()) {
+    // It is settled like any other, and moves nothing.
+    update.chunks.clear();
+    update.views.clear();
+  }
 
   if (member.last_exchange != 0) {
     const double interval = static_cast<double>(now - member.last_exchange);
@@ -187,6 +193,7 @@ void ServerCore::refuse(Member& member, RequestToken token, Refused refused) {
   if (refused.sequence > member.last_settled) {
     member.last_settled = refused.sequence;
     member.verdict = Verdict::kRefused;
+    member.refusal = refused.refusal;
     member.next_sequence = std::max(member.next_sequence, refused.sequence + 1);
   }
   member.staging = {};

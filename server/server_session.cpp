@@ -8,8 +8,7 @@ namespace paceline {
 
 namespace {
 
-constexpr double kRowsCapFactor = 10;      // of the median: a board can't claim the whole fleet
-constexpr uint64_t kTrainingRowsMin = 20;  // fewer: it observes and is in no close
+constexpr double kRowsCapFactor = 10;  // of the median: a board can't claim the whole fleet
 
 }  // namespace
 
@@ -69,6 +68,16 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
 
   Member& member = member_named(name);
   const bool new_life = member.incarnation != hello.incarnation;
+  if (new_life && !member.left && alive(member, now)) {
+    // Who is there stays: if newcomers took over, two boards of one name would fight for ever.
+    log_warning("another worker asks for the name '%s'", name.c_str());
+    return reply(token,
+                 Refused{0, RefusalClass::kStaleSession,
+                         format_text("another worker of the name '%s' is at work", name.c_str()),
+                         "give each its own --name; one that was started again is let in when its "
+                         "last life has missed three heartbeats"},
+                 0);
+  }
   if (new_life) {
     // Another life of this worker: uncommitted chunks are gone, a committed update stays.
     member.staging = {};
@@ -148,8 +157,7 @@ void ServerCore::open_membership(TimeUs now) {
   bool changed = false;
   const uint64_t slowest = smallest_clock(pace_rows());
   for (Member& member : members_) {
-    const bool counts = member.eligible && !member.left && alive(member, now) &&
-                        member.training_rows >= kTrainingRowsMin;
+    const bool counts = member.eligible && !member.left && alive(member, now) && !member.observes();
     if (counts != member.counted) changed = true;
     // A newcomer starts at the slowest member's clock: bounds on a lead are about the present.
     if (counts && !member.counted) member.clock = std::max(member.clock, slowest);
