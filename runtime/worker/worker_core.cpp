@@ -20,9 +20,10 @@ void WorkerCore::start(TimeUs now) {
 void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
   LaneState& state = lanes_[static_cast<size_t>(lane)];
   state.in_flight = false;
-  state.failures = 0;
   if (phase_ == Phase::kStopped) return;
   const Message& message = reply.message;
+  // Being refused again and again is asked for less and less often.
+  if (!std::holds_alternative<Refused>(message)) state.failures = 0;
   // A refusal that speaks of a session that we have left already says nothing new.
   if (std::holds_alternative<Refused>(message) && reply.session != 0 && reply.session != session_)
     return;

@@ -77,6 +77,14 @@ Process Site::worker_at(const std::string& address, const std::string& name,
   return Process({PACELINE_EDGE_WORKER, all, log(name)});
 }
 
+Finished Site::run_server(const std::vector<std::string>& arguments) {
+  return run_program({PACELINE_EDGE_SERVER, arguments, log(format_text("run%u", ++runs_))});
+}
+
+Finished Site::run_worker(const std::vector<std::string>& arguments) {
+  return run_program({PACELINE_EDGE_WORKER, arguments, log(format_text("run%u", ++runs_))});
+}
+
 std::map<uint64_t, std::string> checksums_of(const std::string& log) {
   static const std::regex line("publication ([0-9]+) checksum ([0-9a-f]{8})\n");
   std::map<uint64_t, std::string> checksums;

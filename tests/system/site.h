@@ -48,12 +48,17 @@ class Site {
   Process worker_at(const std::string& address, const std::string& name,
                     const std::vector<std::string>& arguments = {});
 
+  // To their ends.
+  Finished run_server(const std::vector<std::string>& arguments);
+  Finished run_worker(const std::vector<std::string>& arguments);
+
   // For ProcessOptions::log.
   std::string log(const std::string& name) const { return folder_.file(name); }
 
  private:
   TempFolder folder_;
   std::string address_;
+  uint32_t runs_ = 0;
 };
 
 // publication -> checksum, from the debug lines "publication N checksum XXXXXXXX" of a log; the
