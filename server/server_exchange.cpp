@@ -132,6 +132,13 @@ std::optional<Refused> ServerCore::objection(const Exchange& exchange) const {
 
 bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exchange, TimeUs now) {
   member.next_sequence = std::max(member.next_sequence, exchange.sequence + 1);
+  if (member.held) {
+    refuse(member, token,
+           {exchange.sequence, RefusalClass::kLate,
+            "an update of this worker's last life has its place in the round",
+            "take it back into the residual"});
+    return false;
+  }
   if (std::optional<Refused> refused = objection(exchange)) {
     refuse(member, token, std::move(*refused));
     return false;

@@ -84,8 +84,11 @@ void ServerCore::apply_updates(std::span<Member* const> contributors, float divi
   ++version_;
   for (Member* member : contributors) {
     if (observer_ != nullptr) observer_->applied(*member, *member->held);
-    member->last_settled = member->held->sequence;
-    member->verdict = Verdict::kApplied;
+    // A later one of another life may have been refused meanwhile: what is settled never goes back.
+    if (member->held->sequence > member->last_settled) {
+      member->last_settled = member->held->sequence;
+      member->verdict = Verdict::kApplied;
+    }
     member->held.reset();
     ++applied_since_publication_;
   }
