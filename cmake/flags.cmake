@@ -29,7 +29,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # Guesses made after inlining: which of them fire changes with the optimisation level, and version 12 finds
   # overflows inside std::vector::resize and std::string. The sanitizers see the real ones.
   target_compile_options(paceline_flags INTERFACE
-    -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
+    -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
+    $<$<BOOL:${PACELINE_SANITIZE}>:-Wno-maybe-uninitialized>)
 endif()
 if(PACELINE_STRICT)
   target_compile_options(paceline_flags INTERFACE -Werror)
