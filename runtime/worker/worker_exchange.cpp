@@ -82,8 +82,18 @@ void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
   directive_ = welcome.directive;
   next_sequence_ = std::max(next_sequence_, welcome.next_sequence);
 
+  if (publication_ != 0 && publication_ == welcome.publication &&
+      published_checksum_ != welcome.checksum) {
+    // Going on would be refused as late again and again.
+    log_warning("publication %llu is another one here (%08x) than at the server (%08x); taking its",
+                static_cast<unsigned long long>(publication_), published_checksum_,
+                welcome.checksum);
+    ++stats_.checksum_faults;
+    need_exact_ = true;
+  }
   if (pending_) return settle_from(welcome, now);
-  if (publication_ == welcome.publication && old_round == round_ && period_units_ > 0) {
+  if (publication_ == welcome.publication && old_round == round_ && period_units_ > 0 &&
+      !need_exact_) {
     // Only the session was lost: the period goes on.
     enter(Phase::kTrain, now);
     ready_sent_ = false;
