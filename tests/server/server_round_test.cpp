@@ -1,6 +1,8 @@
 // Rounds: when they open, who is told to cut, what a deadline does.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/server/server_desk.h"
 
 using namespace paceline;
