@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <utility>
@@ -36,7 +37,9 @@ Result<Child> Child::start(const std::string& program, const std::vector<std::st
   const int error = posix_spawn(&pid, program.c_str(), &files, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
-  if (error != 0) return fail(Code::kIo, "%s: %s", program.c_str(), std::strerror(error));
+  if (error != 0)
+    return fail(error == ENOENT ? Code::kNotFound : Code::kIo, "%s: %s", program.c_str(),
+                std::strerror(error));
   return Child(pid);
 }
 
@@ -44,12 +47,14 @@ Child::Child(Child&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       ended_(other.ended_),
       succeeded_(other.succeeded_),
+      failed_(other.failed_),
       exit_text_(std::move(other.exit_text_)) {}
 
 Child& Child::operator=(Child&& other) noexcept {
   std::swap(pid_, other.pid_);
   std::swap(ended_, other.ended_);
   std::swap(succeeded_, other.succeeded_);
+  std::swap(failed_, other.failed_);
   std::swap(exit_text_, other.exit_text_);
   return *this;
 }
@@ -73,6 +78,7 @@ void Child::take_status(int status) {
     exit_text_ = format_text("killed by signal %d", WTERMSIG(status));
   } else {
     succeeded_ = WEXITSTATUS(status) == 0;
+    failed_ = !succeeded_;
     exit_text_ = format_text("exit code %d", WEXITSTATUS(status));
   }
 }

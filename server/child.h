@@ -25,6 +25,8 @@ class Child {
   bool ended();
   const std::string& exit_text() const { return exit_text_; }
   bool succeeded() const { return succeeded_; }
+  // It gave up by itself: neither success nor a signal, so starting it again would not help.
+  bool failed() const { return failed_; }
   void signal(int number) const;
 
  private:
@@ -34,6 +36,7 @@ class Child {
   pid_t pid_ = -1;
   bool ended_ = false;
   bool succeeded_ = false;
+  bool failed_ = false;
   std::string exit_text_;
 };
 

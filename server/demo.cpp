@@ -117,6 +117,14 @@ std::string megabytes(uint64_t bytes) {
   return format_text("%.2f MB", static_cast<double>(bytes) / 1e6);
 }
 
+std::string last_line(const std::string& path) {
+  const Result<Bytes> bytes = read_file(path, uint64_t{1} << 20);
+  if (!bytes) return path;
+  std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
 // One arm: its server, its workers, its curve.
 class ArmRun {
  public:
@@ -131,6 +139,9 @@ class ArmRun {
   const ParameterLayout& layout() const { return server_->core().options().run.model.layout; }
 
  private:
+  std::string log_file(uint32_t index) const {
+    return format_text("%s/%s-board%u.log", options_.out.c_str(), arm_.name.c_str(), index + 1);
+  }
   Status start_worker(uint32_t index);
   void tick(ServerDaemon& server);
   void watch_children();
@@ -145,6 +156,7 @@ class ArmRun {
   std::unique_ptr<ServerDaemon> server_;
   std::unique_ptr<ModelWatcher> watcher_;
   std::vector<Child> children_;
+  Status worker_failure_;
   TimeUs next_evaluation_ = 0;
   TimeUs next_line_ = 0;
   uint64_t offered_publication_ = 0;
@@ -170,9 +182,8 @@ Status ArmRun::start_worker(uint32_t index) {
       format_text("%g", step_ms),
       "--stop-with-parent"};
   if (!options_.link.empty()) arguments.insert(arguments.end(), {"--link", options_.link});
-  const std::string log =
-      format_text("%s/%s-board%u.log", options_.out.c_str(), arm_.name.c_str(), index + 1);
-  PACELINE_ASSIGN(Child child, Child::start(worker_program(options_), arguments, log));
+  PACELINE_ASSIGN(Child child,
+                  Child::start(worker_program(options_), arguments, log_file(index)));
   if (index < children_.size())
     children_[index] = std::move(child);
   else
@@ -183,6 +194,11 @@ Status ArmRun::start_worker(uint32_t index) {
 void ArmRun::watch_children() {
   for (uint32_t i = 0; i < children_.size(); ++i) {
     if (server_->core().finished() || !children_[i].ended()) continue;
+    if (children_[i].failed()) {
+      worker_failure_ = fail(Code::kInvalidArgument, "board%u ended (%s): %s", i + 1,
+                             children_[i].exit_text().c_str(), last_line(log_file(i)).c_str());
+      return server_->stop(ServerDaemon::Stop::kSuspend);
+    }
     log_warning("board%u ended (%s); starting it again, its log is in %s", i + 1,
                 children_[i].exit_text().c_str(), options_.out.c_str());
     if (Status status = start_worker(i); !status.ok()) log_error("%s", status.message().c_str());
@@ -290,6 +306,7 @@ Result<RunSummary> ArmRun::run(std::atomic<ServerDaemon*>& stoppable) {
   stoppable = nullptr;
   show(true);
   end_children();
+  PACELINE_TRY(worker_failure_);
   PACELINE_TRY(status);
   PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer, make_trainer(model, 250, "auto"));
   std::vector<uint32_t> rows(data_.test.row_count());
@@ -316,6 +333,10 @@ Status write_reports(const DemoOptions& options, const RunSummary& summary,
 }  // namespace
 
 Status run_demo(const DemoOptions& options) {
+  if (!options.link.empty()) {
+    if (Result<LinkLimit> link = parse_link(options.link); !link)
+      return fail(std::move(link).error());
+  }
   if (mkdir(options.out.c_str(), 0755) != 0 && errno != EEXIST)
     return fail(Code::kIo, "%s: %s", options.out.c_str(), std::strerror(errno));
   std::atomic<ServerDaemon*> running = nullptr;

@@ -133,8 +133,10 @@ Finished run_program(const ProcessOptions& options) {
 void adopt_orphans() { PACELINE_CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0); }
 
 bool no_process_left() {
-  siginfo_t any{};
-  return waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+  pid_t reaped = 0;
+  do reaped = waitpid(-1, nullptr, WNOHANG);
+  while (reaped > 0);
+  return reaped < 0 && errno == ECHILD;
 }
 
 bool wait_until(const std::function<bool()>& condition, int within_ms) {

@@ -65,9 +65,10 @@ struct Finished {
 };
 Finished run_program(const ProcessOptions& options);
 
-// From the first call on, orphans of this program's children become its own: a process that
-// somebody left behind can be found. False while there is any child.
+// From then on orphans of this program's children become its own: a process that somebody left
+// behind can be found.
 void adopt_orphans();
+// False while there is any child or orphan. Reaps them, so every Process must have been waited for.
 bool no_process_left();
 
 // Waits until `condition()` holds, looking every few milliseconds. False after `within_ms`.

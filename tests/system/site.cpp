@@ -36,8 +36,8 @@ Process Site::server(const RunText& run, const std::vector<std::string>& argumen
   std::vector<std::string> all = {
       "serve", write("run.toml", run.text()), "--listen", address, "--log", "debug"};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  const size_t known = file_text(log("server.out")).size();
-  Process process({PACELINE_EDGE_SERVER, all, log("server")});
+  const size_t known = file_text(file("server.out")).size();
+  Process process({PACELINE_EDGE_SERVER, all, file("server")});
   const std::string word = "listening on ";
   const auto listens = [&] { return process.out().find('\n', known) != std::string::npos; };
   REQUIRE_MESSAGE(wait_until([&] { return listens() || !process.running(); }), process.err());
@@ -74,15 +74,20 @@ Process Site::worker_at(const std::string& address, const std::string& name,
     all.push_back(data(name));
   }
   all.insert(all.end(), arguments.begin(), arguments.end());
-  return Process({PACELINE_EDGE_WORKER, all, log(name)});
+  return Process({PACELINE_EDGE_WORKER, all, file(name)});
+}
+
+Process Site::start_server(const std::vector<std::string>& arguments,
+                           const std::string& log) const {
+  return Process({PACELINE_EDGE_SERVER, arguments, file(log)});
 }
 
 Finished Site::run_server(const std::vector<std::string>& arguments) {
-  return run_program({PACELINE_EDGE_SERVER, arguments, log(format_text("run%u", ++runs_))});
+  return run_program({PACELINE_EDGE_SERVER, arguments, file(format_text("run%u", ++runs_))});
 }
 
 Finished Site::run_worker(const std::vector<std::string>& arguments) {
-  return run_program({PACELINE_EDGE_WORKER, arguments, log(format_text("run%u", ++runs_))});
+  return run_program({PACELINE_EDGE_WORKER, arguments, file(format_text("run%u", ++runs_))});
 }
 
 std::map<uint64_t, std::string> checksums_of(const std::string& log) {

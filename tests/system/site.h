@@ -48,12 +48,11 @@ class Site {
   Process worker_at(const std::string& address, const std::string& name,
                     const std::vector<std::string>& arguments = {});
 
+  // Any command of edge_server; LOG is a name for its streams.
+  Process start_server(const std::vector<std::string>& arguments, const std::string& log) const;
   // To their ends.
   Finished run_server(const std::vector<std::string>& arguments);
   Finished run_worker(const std::vector<std::string>& arguments);
-
-  // For ProcessOptions::log.
-  std::string log(const std::string& name) const { return folder_.file(name); }
 
  private:
   TempFolder folder_;
