@@ -182,8 +182,7 @@ Status ArmRun::start_worker(uint32_t index) {
       format_text("%g", step_ms),
       "--stop-with-parent"};
   if (!options_.link.empty()) arguments.insert(arguments.end(), {"--link", options_.link});
-  PACELINE_ASSIGN(Child child,
-                  Child::start(worker_program(options_), arguments, log_file(index)));
+  PACELINE_ASSIGN(Child child, Child::start(worker_program(options_), arguments, log_file(index)));
   if (index < children_.size())
     children_[index] = std::move(child);
   else

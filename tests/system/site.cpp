@@ -63,18 +63,25 @@ std::string Site::data(const std::string& name, uint32_t rows) {
 }
 
 Process Site::worker(const std::string& name, const std::vector<std::string>& arguments) {
-  return worker_at(address_, name, arguments);
+  return dial({PACELINE_EDGE_WORKER}, address_, name, arguments);
 }
 
-Process Site::worker_at(const std::string& address, const std::string& name,
-                        const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {address, "--name", name, "--log", "debug"};
-  if (std::ranges::find(arguments, "--data") == arguments.end()) {
-    all.push_back("--data");
-    all.push_back(data(name));
-  }
+Process Site::worker_at(const std::string& address, const std::string& name) {
+  return dial({PACELINE_EDGE_WORKER}, address, name, {});
+}
+
+Process Site::worker_by(const std::vector<std::string>& program, const std::string& name) {
+  return dial(program, address_, name, {});
+}
+
+Process Site::dial(std::vector<std::string> program, const std::string& address,
+                   const std::string& name, const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = std::move(program);
+  all.insert(all.end(), {address, "--name", name, "--log", "debug"});
+  if (std::ranges::find(arguments, "--data") == arguments.end())
+    all.insert(all.end(), {"--data", data(name)});
   all.insert(all.end(), arguments.begin(), arguments.end());
-  return Process({PACELINE_EDGE_WORKER, all, file(name)});
+  return Process({all.front(), {all.begin() + 1, all.end()}, file(name)});
 }
 
 Process Site::start_server(const std::vector<std::string>& arguments,

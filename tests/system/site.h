@@ -45,8 +45,10 @@ class Site {
   std::string data(const std::string& name, uint32_t rows = 200);
   // `edge_worker` with data of its own; at level debug.
   Process worker(const std::string& name, const std::vector<std::string>& arguments = {});
-  Process worker_at(const std::string& address, const std::string& name,
-                    const std::vector<std::string>& arguments = {});
+  // Another server's address.
+  Process worker_at(const std::string& address, const std::string& name);
+  // Another program, such as an emulator and what it runs.
+  Process worker_by(const std::vector<std::string>& program, const std::string& name);
 
   // Any command of edge_server; LOG is a name for its streams.
   Process start_server(const std::vector<std::string>& arguments, const std::string& log) const;
@@ -55,6 +57,9 @@ class Site {
   Finished run_worker(const std::vector<std::string>& arguments);
 
  private:
+  Process dial(std::vector<std::string> program, const std::string& address,
+               const std::string& name, const std::vector<std::string>& arguments);
+
   TempFolder folder_;
   std::string address_;
   uint32_t runs_ = 0;
