@@ -134,7 +134,7 @@ void WorkerCore::cut(TimeUs now) {
     for (float& value : scratch_) value /= count;
     optimizer_->step(scratch_, directive_.rate, local_);
   }
-  pending_.emplace();
+  pending_ = Pending();
   Pending& pending = *pending_;
   pending.sequence = next_sequence_++;
   pending.base_publication = publication_;
