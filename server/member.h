@@ -60,6 +60,7 @@ struct Member {
   bool counted = false;   // a member of the open round
   bool ready = false;     // has its minimum of the open round
   bool left = false;      // said goodbye
+  bool awaited = false;   // of an earlier life of this server, not heard of in this one
   uint64_t clock = 0;     // finished iterations, as the pace counts them
   Staging staging;
   std::optional<HeldUpdate> held;

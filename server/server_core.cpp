@@ -156,8 +156,8 @@ void ServerCore::finish(TimeUs now) {
 
 bool ServerCore::all_gone(TimeUs now) const {
   return finished_ && std::ranges::all_of(members_, [&](const Member& member) {
-           return member.session == 0 || member.left || !alive(member, now) ||
-                  member.fetched_publication == publication_;
+           if (member.session == 0) return !member.awaited;
+           return member.left || !alive(member, now) || member.fetched_publication == publication_;
          });
 }
 
@@ -225,6 +225,7 @@ Status ServerCore::restore(ByteSpan state, bool exact) {
     PACELINE_ASSIGN(std::string name, in.get_text(kNameBytesMax));
     Member& member = member_named(name);
     if (member.id != i) return fail(Code::kCorrupt, "worker '%s' has another place", name.c_str());
+    member.awaited = true;
     PACELINE_ASSIGN(member.incarnation, in.get<uint64_t>());
     PACELINE_ASSIGN(member.last_settled, in.get<uint64_t>());
     PACELINE_ASSIGN(const uint8_t verdict, in.get<uint8_t>());

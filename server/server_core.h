@@ -93,7 +93,8 @@ class ServerCore {
   const Directive& directive() const { return directive_; }
   const std::optional<FleetEvaluation>& last_evaluation() const { return last_evaluation_; }
   uint64_t evaluation_count() const { return evaluation_count_; }
-  // After finish(): the exact publication is out. all_gone(): and every live worker has fetched it.
+  // After finish(): the exact publication is out. all_gone(): and every worker has fetched it,
+  // or is silent, or has left.
   bool finished() const { return finished_; }
   bool all_gone(TimeUs now) const;
   const ServerOptions& options() const { return options_; }

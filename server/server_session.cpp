@@ -89,6 +89,7 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
     if (!member.held) uncount(member, "started again");
   }
   member.left = false;
+  member.awaited = false;
   member.session = session_numbers_.next() | 1;
   member.last_seen = now;
   member.training_rows = hello.training_rows;

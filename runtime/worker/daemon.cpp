@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -213,6 +214,14 @@ class WorkerDaemon {
 
 Status run_worker(const WorkerDaemonOptions& options) {
   PACELINE_ASSIGN(std::shared_ptr<LocalData> data, load_data(options));
+  // Declared before the channel, so that it outlives whatever the channel calls.
+  std::atomic<int> stops = 0;
+  std::atomic<Channel*> waking = nullptr;
+  std::optional<StopSignals> signals;
+  signals.emplace([&](int count) {
+    stops = count;
+    if (Channel* channel = waking.load()) channel->wake();
+  });
   log_info("%zu training rows, %zu held out, from %s", data->split.training.size(),
            data->split.held_out.size(), options.data_file.c_str());
 
@@ -227,14 +236,6 @@ Status run_worker(const WorkerDaemonOptions& options) {
   core_options.class_count = data->dataset.class_count();
   core_options.jitter_seed = core_options.incarnation;
 
-  // Declared before the channel, so that it outlives whatever the channel calls.
-  std::atomic<int> stops = 0;
-  std::atomic<Channel*> waking = nullptr;
-  const StopSignals signals([&](int count) {
-    stops = count;
-    if (Channel* channel = waking.load()) channel->wake();
-  });
-
   DialOptions dial;
   dial.address = options.server;
   dial.link = options.link;
@@ -243,7 +244,7 @@ Status run_worker(const WorkerDaemonOptions& options) {
   waking = channel.get();
   WorkerCore core(core_options, make_local_run_factory(data, options.name, options.backend));
   const Status status = WorkerDaemon(options, &core, channel.get()).run(stops);
-  waking = nullptr;
+  signals.reset();  // so that nobody wakes a channel that is going
   if (status.ok())
     log_info("done: publication %llu, checksum %08x, %llu steps, %llu exchanges",
              static_cast<unsigned long long>(core.publication()), core.published_checksum(),

@@ -67,9 +67,13 @@ class Chaos {
     server_.push_back(
         site_.server(run_, {"--state", site_.file("state"), "--rounds", rounds}, address));
   }
+  // Waits until it is where signals mean to leave in order.
   Process start_worker(size_t index) {
-    return site_.worker("board" + std::to_string(index),
-                        {"--step-ms", std::to_string(1 + index % 3)});
+    const std::string name = "board" + std::to_string(index);
+    const size_t known = file_text(site_.file(name + ".err")).size();
+    Process worker = site_.worker(name, {"--step-ms", std::to_string(1 + index % 3)});
+    CHECK_MESSAGE(worker.wait_err_after(known, "training rows"), tail_of(worker.err()));
+    return worker;
   }
 
   // Lets up to `ms_max` pass.

@@ -150,6 +150,19 @@ TEST_SUITE("system/life") {
     fleet.end();
   }
 
+  TEST_CASE("a run that is over waits for a worker that was there before the server's restart") {
+    Fleet fleet;
+    fleet.goes_on();
+    fleet.workers[2].signal(SIGSTOP);
+    fleet.server.signal(SIGTERM);
+    REQUIRE_MESSAGE(fleet.server.wait_exit() == 0, tail_of(fleet.server.err()));
+    fleet.restart_server("1");
+    for (size_t i = 0; i < 2; ++i) CHECK(fleet.workers[i].wait_exit() == 0);
+    CHECK(fleet.server.wait_exit(1'500) == -1);
+    fleet.workers[2].signal(SIGCONT);
+    fleet.ends_in_order();
+  }
+
   TEST_CASE("workers may be there before the server") {
     Fleet fleet;
     fleet.server.kill_hard();
