@@ -29,8 +29,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # Guesses made after inlining: which of them fire changes with the optimisation level, and version 12 finds
   # overflows inside std::vector::resize and std::string. The sanitizers see the real ones.
   target_compile_options(paceline_flags INTERFACE
-    -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
-    $<$<BOOL:${PACELINE_SANITIZE}>:-Wno-maybe-uninitialized>)
+    -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
+  if(PACELINE_SANITIZE)
+    target_compile_options(paceline_flags INTERFACE -Wno-maybe-uninitialized)
+  endif()
 endif()
 if(PACELINE_STRICT)
   target_compile_options(paceline_flags INTERFACE -Werror)
