@@ -18,7 +18,7 @@ function number_before(text, word,    found) {
     passed_here = number_before(cases, "passed")
     failed_here = number_before(cases, "failed")
     filtered = number_before(cases, "skipped")
-    if (filtered > 0) { skipped += filtered; line[++lines] = "skipped  " name ": " filtered " cases marked skip()" }
+    if (filtered > 0) { skipped += filtered; line[++lines] = "skipped  " name ": " filtered " cases did not run" }
   }
   if (!good && failed_here == 0) failed_here = 1
   if (!good && cases == "") passed_here = 0
