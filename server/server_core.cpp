@@ -146,11 +146,7 @@ void ServerCore::finish(TimeUs now) {
   if (finishing_) return;
   finishing_ = true;
   log_info("ending the run at the next cut");
-  if (pace_->apply() == Apply::kNow || counted_members().empty()) {
-    publish(CodecId::kRaw32);
-    finished_ = true;
-    compose_directive();
-  }
+  if (pace_->apply() == Apply::kNow || counted_members().empty()) close_last(now);
   advance(now);
 }
 

@@ -147,6 +147,7 @@ class ServerCore {
   // server_round.cpp: rounds close, the model moves, workers go on.
   void advance(TimeUs now);
   void close_round(TimeUs now);
+  void close_last(TimeUs now);
   void apply_updates(std::span<Member* const> contributors, float divisor, float keep);
   void measure_round(std::span<Member* const> contributors, TimeUs now);
   float divisor_of(std::span<Member* const> members) const;

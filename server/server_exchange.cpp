@@ -65,7 +65,8 @@ void ServerCore::on_ready(Member& member, RequestToken token, const Ready& ready
                          "say hello again"},
                  member.session);
   member.eligible = true;
-  if (ready.round < round_ || !pace_->elastic() || (ready.round == round_ && cut_called_))
+  if (ready.round < round_ || !pace_->elastic() || finished_ ||
+      (ready.round == round_ && cut_called_))
     return reply(token, Close{ready.round}, member.session);
   member.ready = ready.round == round_;
   park(member.ready_request, token, member.session, now);
@@ -109,6 +110,7 @@ std::optional<Refused> ServerCore::objection(const Exchange& exchange) const {
   if (exchange.steps < 1 || exchange.steps > 4 * kTauMax)
     return refused(RefusalClass::kContent, format_text("%u steps in one update", exchange.steps),
                    "the update is dropped");
+  if (finished_) return refused(RefusalClass::kLate, "the run is over", take_back);
   if (exchange.generation != generation_)
     return refused(RefusalClass::kLate, "it belongs to another generation of the model", take_back);
   if (exchange.base_publication > publication_ || exchange.base_publication == 0)

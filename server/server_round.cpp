@@ -127,6 +127,21 @@ void ServerCore::close_round(TimeUs now) {
   compose_directive();
 }
 
+void ServerCore::close_last(TimeUs now) {
+  const bool any_held =
+      std::ranges::any_of(members_, [](const Member& member) { return member.held.has_value(); });
+  if (pace_->apply() == Apply::kHold && any_held) return close_round(now);
+  for (Member& member : members_) {
+    if (!member.held) continue;
+    Member* one[] = {&member};
+    const std::vector<Member*> counted = counted_members();
+    apply_updates(one, counted.empty() ? divisor_of(one) : divisor_of(counted), 1.0f);
+  }
+  publish(CodecId::kRaw32);
+  finished_ = true;
+  compose_directive();
+}
+
 void ServerCore::publish(CodecId codec) {
   const RotationKey key{downlink_seed(options_.run.training.seed), publication_ + 1};
   if (Status status = encode_delta(layout(), codec, key, master_, published_, &encoded_);

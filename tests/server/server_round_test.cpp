@@ -163,4 +163,50 @@ TEST_SUITE("server/round") {
       CHECK(desk.core().all_gone(desk.now));
     }
   }
+
+  TEST_CASE("finish: what comes after the last cut is refused, and moves nothing") {
+    for (const char* pace : {"bsp", "compat", "asp"}) {
+      CAPTURE(std::string(pace));
+      ServerDesk desk(desk_options(pace));
+      HandWorker early{&desk, "early"};
+      early.say_hello();
+      desk.core().finish(desk.now);
+      REQUIRE(desk.core().finished());
+      const uint64_t publication = desk.core().publication();
+      const uint32_t checksum = desk.core().checksum();
+      HandWorker late{&desk, "late"};
+      late.say_hello();
+      CHECK(late.welcome.directive.finish);
+      for (HandWorker* worker : {&early, &late}) {
+        const Ready ready{worker->incarnation, desk.core().round(), 1};
+        CHECK(as<Close>(desk.ask(worker->session, ready)) != nullptr);
+        CHECK(refusal_of(worker->exchange(1.0f)) == RefusalClass::kLate);
+      }
+      CHECK(desk.core().publication() == publication);
+      CHECK(desk.core().checksum() == checksum);
+    }
+  }
+
+  TEST_CASE("finish: an update that waits for its round is in the last model") {
+    for (const char* pace : {"bsp", "asp"}) {
+      CAPTURE(std::string(pace));
+      ServerOptions options = desk_options(pace);
+      options.min_workers = 2;
+      ServerDesk desk(std::move(options));
+      HandWorker leaver{&desk, "leaver"};
+      leaver.say_hello();
+      const float before = desk.core().master()[0];
+      ++leaver.sequence;
+      const EncodedUpdate update = leaver.update(1.0f);
+      leaver.push(update);
+      Exchange goodbye = leaver.exchange_of(update);
+      goodbye.leaving = true;
+      CHECK(as<Granted>(desk.ask(leaver.session, goodbye)) != nullptr);
+      CHECK(moved(desk, before) == 0.0f);
+      desk.core().finish(desk.now);
+      CHECK(desk.core().finished());
+      CHECK(moved(desk, before) == doctest::Approx(1.0f));
+      CHECK(desk.core().published()[0] == desk.core().master()[0]);
+    }
+  }
 }

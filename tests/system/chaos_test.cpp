@@ -56,7 +56,8 @@ class Chaos {
     const std::string model = last_model(server_[0].err());
     for (Process& worker : workers_) {
       CHECK_MESSAGE(worker.wait_exit() == 0, tail_of(worker.err()));
-      CHECK(last_model(worker.err()) == model);
+      CHECK_MESSAGE(last_model(worker.err()) == model, tail_of(worker.err()),
+                    tail_of(server_[0].err()));
     }
     CHECK(no_process_left());
   }
