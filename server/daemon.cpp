@@ -123,9 +123,9 @@ Status ServerDaemon::run(const std::function<void(ServerDaemon&)>& on_tick) {
     flush();
     if (stop_ == Stop::kSuspend) break;
     if (stop_ == Stop::kFinish) core_->finish(now);
+    follow_plan(now);
     if (now >= tick_at) {
       tick_at = now + kTickUs;
-      follow_plan(now);
       checkpoint_if_due(now);
       flush();
       on_tick(*this);

@@ -28,16 +28,23 @@ Director::Director(DirectorOptions options, std::unique_ptr<Freq> freq)
 
 void Director::observe(const FleetEvaluation& evaluation) { freq_->observe(evaluation); }
 
+void Director::follow_link(const FleetFacts& facts) {
+  if (facts.step_us <= 0) return;
+  // An exchange should not take longer than the computing between two of them. Powers of two with a
+  // dead band: a tau that changes with every measurement helps nobody.
+  const double wanted = facts.exchange_us / facts.step_us * kComputingPerExchange;
+  while (link_tau_ < kLinkTauMax && wanted > 1.25 * link_tau_) link_tau_ *= 2;
+  while (link_tau_ > 1 && wanted < 0.4 * link_tau_) link_tau_ /= 2;
+}
+
 Directive Director::compose(const FleetFacts& facts) {
   Directive directive;
   directive.reason = freq_->reason();
   directive.tau = freq_->tau();
-  if (freq_->follows_link() && facts.step_us > 0) {
-    // An exchange should not take longer than the computing between two of them.
-    const double least = facts.exchange_us / facts.step_us * kComputingPerExchange;
-    const auto floor = static_cast<uint32_t>(std::clamp(least, 1.0, double{kLinkTauMax}));
-    if (floor > directive.tau) {
-      directive.tau = floor;
+  if (freq_->follows_link()) {
+    follow_link(facts);
+    if (link_tau_ > directive.tau) {
+      directive.tau = link_tau_;
       directive.reason = format_text("an exchange takes %.3g ms, a step %.3g ms",
                                      facts.exchange_us / 1e3, facts.step_us / 1e3);
     }

@@ -50,8 +50,11 @@ class Director {
   Status restore(ByteReader* in);
 
  private:
+  void follow_link(const FleetFacts& facts);
+
   DirectorOptions options_;
   std::unique_ptr<Freq> freq_;
+  uint32_t link_tau_ = 1;  // the least that the link allows; a power of two
   uint64_t rounds_since_evaluation_ = UINT64_MAX / 2;
 };
 

@@ -133,6 +133,7 @@ Status serve_run(const ServeOptions& options) {
   });
   running = nullptr;
   PACELINE_TRY(status);
+  show_status(*daemon, control);
   const ServerCore& core = daemon->core();
   if (!model_file.empty()) PACELINE_TRY(write_model(model_file, core));
   log_info("%s: publication %llu, checksum %08x", core.finished() ? "the run is over" : "stopped",

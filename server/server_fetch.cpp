@@ -29,7 +29,7 @@ void ServerCore::on_fetch(Member& member, RequestToken token, const Fetch& fetch
   const bool kept =
       !deltas_.empty() && fetch.from >= deltas_.front().from && fetch.from < publication_;
   if (fetch.from == 0 || fetch.exact || !kept) return send_key_frame(member, token, fetch, now);
-  const Delta& delta = deltas_[fetch.from - deltas_.front().from];
+  const Delta& delta = deltas_[static_cast<size_t>(fetch.from - deltas_.front().from)];
   PACELINE_CHECK(delta.from == fetch.from);
   Fetched answer;
   answer.generation = generation_;

@@ -1,6 +1,6 @@
 // The NEON kernels, in intrinsics that ARMv7 and ARMv8 share; quant_neon.cpp and quant_neon32.cpp
 // are the two builds. ARMv7 has no rounding conversion, so Q8 rounds by adding and subtracting 1.5
-// * 2^23, and its NEON flushes subnormals, which no legal value is (docs/wire_format_payload.md).
+// * 2^23, and its NEON flushes subnormals, which no legal value is (docs/wire_format.md).
 //
 // A block is 64 registers of four floats. Blocks are whole, so no loop has a tail.
 #pragma once

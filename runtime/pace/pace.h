@@ -3,7 +3,7 @@
 // A pace answers four questions from a table of workers, and does nothing else: apply an update now
 // or hold it for its round? do the held updates make a round? may this worker go on? by what is a
 // sum divided? It sees no socket, clock, model or codec. The server asks after every event; the
-// simulator asks the same object. METHODS: docs/paces.md gives each rule with its source.
+// simulator asks the same object. docs/paces.md gives each rule with its source.
 //
 // A worker's iteration is the work between two of its exchanges; its clock counts finished ones.
 #pragma once

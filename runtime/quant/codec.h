@@ -60,7 +60,7 @@ struct EncodedUpdate {
 };
 
 // Encodes c = update + residual and leaves in `residual` what the payloads do not carry
-// (DECISIONS: 0 for lossless codecs). `rotation.key` is also written into each header.
+// (0 for lossless codecs). `rotation.key` is also written into each header.
 //   update    [element_count] weight units
 //   residual  [element_count] in: what earlier payloads left; out: c - decoded
 // Errors: kInvalidArgument if any |c| >= 2^119 or is NaN or infinite; found before `residual` or
@@ -116,7 +116,7 @@ void sum_payloads(const ParameterLayout& layout, uint32_t chunk,
 // Rounds to bf16, half to even, not below 2^-12: the form of every worker weight P.
 float round_weight(double weight);
 
-// What a close does to the master (DECISIONS 3.3), element by element:
+// What a close does to the master (docs/wire_format.md), element by element:
 //   acc = |sum| < 2^-100 ? +0 : sum;  mean = acc / divisor;  |mean| < 2^-90 -> +0;
 //   master = master * keep + mean (two operations; keep == 1 skips the first);  |master| < 2^-90 ->
 //   +0

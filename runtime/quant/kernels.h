@@ -46,7 +46,7 @@ struct KernelSet {
   bool (*sums_in_range)(const float* a, const float* b, size_t blocks);
 
   // Encode c = update + residual and leave c - decoded in `residual`; the rules are in
-  // docs/wire_format_payload.md. A block with a |c| of 2^119 or more, NaN or infinite gets the
+  // docs/wire_format.md. A block with a |c| of 2^119 or more, NaN or infinite gets the
   // scale 0x7FC0 and zero codes and keeps its residual: such a block never leaves the codec.
   void (*encode_q8)(const float* update, float* residual, size_t blocks, unsigned char* scales,
                     unsigned char* codes);

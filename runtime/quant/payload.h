@@ -1,4 +1,4 @@
-// The frame of one payload: a header, the scales, the codes. docs/wire_format_payload.md is the
+// The frame of one payload: a header, the scales, the codes. docs/wire_format.md is the
 // text for people.
 //
 //   0   magic        u16   'P' 'Q'

@@ -18,7 +18,7 @@ namespace paceline {
 
 namespace {
 
-// 2^-100 and 2^-90 as bit patterns: DECISIONS of the sum, see docs/wire_format_payload.md.
+// 2^-100 and 2^-90 as bit patterns: the bounds of a sum (docs/wire_format.md).
 constexpr uint32_t kSumFlushBits = 0x0D800000u;
 
 // Terms of one block on their way to a kernel, in groups that fit on the stack. A group ends where

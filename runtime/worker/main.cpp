@@ -66,7 +66,9 @@ int main(int argc, char** argv) {
   app.add_option("--label-column", options.label_column,
                  "CSV: the column with the label (default: the last)");
   app.add_option("--ignore", options.ignored_columns,
-                 "CSV: columns that are no features, such as a time");
+                 "CSV: columns that are no features, such as a time; a,b for several")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   options.name = host_name();
   app.add_option("--name", options.name, "what the server calls this board; unique in the fleet")
       ->capture_default_str();
@@ -90,7 +92,9 @@ int main(int argc, char** argv) {
   data->add_option("--labels", read.label_file, "labels in a file of their own (IDX)");
   data->add_option("--label-column", read.label_column, "CSV: the column with the label");
   data->add_option("--ignore", read.ignored_columns,
-                   "CSV: columns that are no features, such as a time");
+                   "CSV: columns that are no features, such as a time; a,b for several")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 
   try {
     app.parse(argc, argv);

@@ -237,7 +237,8 @@ class WorkerCore {
   std::vector<float> residual_;
   std::vector<float> gradient_;
   std::vector<float> scratch_;
-  uint64_t publication_ = 0;  // 0: none held
+  uint64_t publication_ = 0;        // 0: none held
+  uint64_t local_publication_ = 0;  // that local_ stands on; 0: it starts from the next one
   uint32_t published_checksum_ = 0;
   uint64_t target_publication_ = 0;
   bool need_exact_ = false;

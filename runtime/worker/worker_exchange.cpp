@@ -36,6 +36,7 @@ Status WorkerCore::adopt_run(const Welcome& welcome) {
     flat->assign(elements, 0.0f);
   optimizer_.emplace(elements, static_cast<float>(run_.spec.training.momentum));
   publication_ = 0;
+  local_publication_ = 0;
   published_checksum_ = 0;
   pending_.reset();
   period_units_ = 0;

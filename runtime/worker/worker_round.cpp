@@ -67,7 +67,9 @@ uint32_t WorkerCore::steps_done() const { return period_units_ / micro_batches()
 
 void WorkerCore::begin_period(TimeUs now) {
   if (leaving_ || directive_.finish) return enter(Phase::kStopped, now);
-  local_ = published_;
+  // Without a new publication, as asynchronous paces grant, the worker goes on from where it is.
+  if (local_publication_ != publication_) local_ = published_;
+  local_publication_ = publication_;
   base_ = local_;
   period_units_ = 0;
   period_loss_ = 0;
@@ -187,6 +189,7 @@ void WorkerCore::settle_applied() {
 
 void WorkerCore::unsend_pending() {
   if (!pending_) return;
+  local_publication_ = 0;
   if (pending_->has_update) {
     const ParameterLayout& layout = run_.spec.model.layout;
     for (uint32_t i = 0; i < pending_->update.chunks.size(); ++i) {
@@ -214,11 +217,13 @@ void WorkerCore::drop_pending(const char* why) {
   }
   last_settled_ = pending_->sequence;
   pending_.reset();
+  local_publication_ = 0;
   drop_residual(why);
 }
 
 void WorkerCore::absorb_period() {
   if (period_units_ == 0 || publication_ == 0) return;
+  local_publication_ = 0;
   const double steps = std::max(steps_done(), 1u);
   if (accumulating()) {
     const float count = static_cast<float>(period_units_);

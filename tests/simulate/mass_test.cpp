@@ -1,5 +1,5 @@
 // Gradient mass is conserved per worker, whatever the network does:
-// applied + in flight + residual + counted losses = produced (DECISIONS: un-send, verdicts,
+// applied + in flight + residual + counted losses = produced (un-send, verdicts,
 // sequences).
 #include <doctest/doctest.h>
 

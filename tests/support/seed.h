@@ -1,5 +1,5 @@
-// The seed of a test program's random cases: --seed=N on the command line, else a fixed one. Printed, so
-// that a failure can be run again.
+// The seed of a test program's random cases: --seed=N on the command line, else a fixed one.
+// Printed, so that a failure can be run again.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// An independent reading of payloads: straight from docs/wire_format_payload.md, element by
+// An independent reading of payloads: straight from docs/wire_format.md, element by
 // element, sharing nothing with the product but the layout and the random generator.
 #pragma once
 
