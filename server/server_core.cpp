@@ -212,7 +212,7 @@ Status ServerCore::restore(ByteSpan state, bool exact) {
                 static_cast<unsigned long long>(elements),
                 static_cast<unsigned long long>(layout().element_count()));
   for (std::vector<float>* flat : {&master_, &published_}) {
-    PACELINE_ASSIGN(ByteSpan raw, in.get_bytes(elements * sizeof(float)));
+    PACELINE_ASSIGN(ByteSpan raw, in.get_bytes(flat->size() * sizeof(float)));
     std::memcpy(flat->data(), raw.data(), raw.size());
   }
   PACELINE_ASSIGN(const uint32_t count, in.get<uint32_t>());
