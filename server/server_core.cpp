@@ -11,7 +11,7 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kStateMagic = 0x534C4350;  // "PCLS"; for ever
-constexpr uint32_t kStateVersion = 1;
+constexpr uint32_t kStateVersion = 2;         // 2: who has left
 
 DirectorOptions director_options(const ServerOptions& options, bool elastic) {
   DirectorOptions result;
@@ -178,6 +178,7 @@ Bytes ServerCore::save() const {
     out.put(member.incarnation);
     out.put(member.last_settled);
     out.put(static_cast<uint8_t>(member.verdict));
+    out.put(static_cast<uint8_t>(member.left));
     out.put(static_cast<uint8_t>(member.refusal));
     out.put(member.next_sequence);
     out.put(member.clock);
@@ -221,12 +222,15 @@ Status ServerCore::restore(ByteSpan state, bool exact) {
     PACELINE_ASSIGN(std::string name, in.get_text(kNameBytesMax));
     Member& member = member_named(name);
     if (member.id != i) return fail(Code::kCorrupt, "worker '%s' has another place", name.c_str());
-    member.awaited = true;
     PACELINE_ASSIGN(member.incarnation, in.get<uint64_t>());
     PACELINE_ASSIGN(member.last_settled, in.get<uint64_t>());
     PACELINE_ASSIGN(const uint8_t verdict, in.get<uint8_t>());
     if (verdict > static_cast<uint8_t>(Verdict::kRefused)) return fail(Code::kCorrupt, "a verdict");
     member.verdict = static_cast<Verdict>(verdict);
+    PACELINE_ASSIGN(const uint8_t left, in.get<uint8_t>());
+    if (left > 1) return fail(Code::kCorrupt, "whether worker '%s' has left", name.c_str());
+    member.left = left == 1;
+    member.awaited = !member.left;
     PACELINE_ASSIGN(const uint8_t refusal, in.get<uint8_t>());
     if (refusal > static_cast<uint8_t>(RefusalClass::kNotAllowed))
       return fail(Code::kCorrupt, "a refusal");
