@@ -24,7 +24,11 @@ void note_dial_failure(const char* text) {
   const char* reason = std::strrchr(text, ':');
   const std::lock_guard lock(failures_mutex);
   const auto entry = failures.find(socket_id);
-  if (entry != failures.end() && reason && reason[1] == ' ') entry->second = reason + 2;
+  if (entry == failures.end() || reason == nullptr || reason[1] != ' ') return;
+  entry->second = reason + 2;
+  // What NNG makes of a name that no resolver knows.
+  if (entry->second == nng_strerror(NNG_EADDRINVAL))
+    entry->second = "no machine of this name is known here; check it, or give a number: 192.0.2.7";
 }
 
 // Peers cause most of these lines, as often as they like: they are for debugging only.

@@ -189,6 +189,9 @@ TEST_SUITE("system/wrong use") {
       } else {
         ++broken;
         is_usage_error(described, {name});
+        arguments[0] = "--data";
+        arguments.insert(arguments.begin(), "desk.local");
+        is_usage_error(site.run_worker(arguments), {name});
       }
     }
     CHECK(broken >= 10);
