@@ -23,7 +23,7 @@ using namespace paceline::test;
 namespace {
 
 constexpr uint64_t kIncarnation = 77;
-constexpr uint32_t kRoundsAsked = 400;
+constexpr uint32_t kRequests = 400;
 constexpr TimeUs kAnswerUs = from_ms(20'000);
 constexpr TimeUs kMomentUs = from_ms(4);
 
@@ -175,7 +175,7 @@ TEST_SUITE("system/hostile") {
       std::memcpy(bad.data() + (place - good.begin()) - sizeof length, &length, sizeof length);
       peer.send(bad);
     }
-    for (uint32_t i = 0; i < kRoundsAsked; ++i) {
+    for (uint32_t i = 0; i < kRequests; ++i) {
       Bytes bad = good;
       switch (random.below(4)) {
         case 0:
@@ -196,7 +196,7 @@ TEST_SUITE("system/hostile") {
     size_t dropped = 0;
     for (const std::string& line : lines_of(log))
       dropped += line.find("a broken message from tcp://127.0.0.1:") != std::string::npos;
-    CHECK(dropped > kRoundsAsked / 2);
+    CHECK(dropped > kRequests / 2);
     victim.ends_in_order();
   }
 
@@ -275,7 +275,7 @@ TEST_SUITE("system/hostile") {
     REQUIRE(run.has_value());
     const ParameterLayout& layout = run->model.layout;
     uint64_t sequence = welcome.next_sequence;
-    for (uint32_t i = 0; i < kRoundsAsked; ++i) {
+    for (uint32_t i = 0; i < 3 * kRequests; ++i) {
       Message message = any.next(random.below(std::variant_size_v<Message>));
       // Half of them with what a message needs to be looked at closely.
       const bool plausible = random.below(2) == 0;
