@@ -34,6 +34,24 @@ TEST_SUITE("server/director") {
     CHECK(tau_at("fixed:2", 1000, 1e9) == 2);  // fixed means fixed
   }
 
+  TEST_CASE("measurements that waver by a quarter never move tau to and fro") {
+    for (const double center : {3.0, 10.0, 25.0}) {
+      Director director = make_director({}, "trend:1");
+      FleetFacts facts;
+      facts.step_us = 1000;
+      facts.exchange_us = center * 1000;
+      uint32_t tau = director.compose(facts).tau;
+      uint32_t changes = 0;
+      for (int i = 0; i < 200; ++i) {
+        facts.exchange_us = center * 1000 * (i % 2 == 0 ? 1.25 : 0.75);
+        const uint32_t next = director.compose(facts).tau;
+        changes += next != tau ? 1 : 0;
+        tau = next;
+      }
+      CHECK(changes <= 1);
+    }
+  }
+
   TEST_CASE("the last twentieth of a planned run exchanges at every step, whatever the link") {
     CHECK(tau_at("fixed:16", 1000, 1e6, 0.94) == 16);
     CHECK(tau_at("fixed:16", 1000, 1e6, 0.95) == 1);
