@@ -21,6 +21,7 @@ namespace {
 
 constexpr TimeUs kGoodbyePatienceUs = from_ms(5000);
 constexpr TimeUs kLongestWaitUs = from_ms(1000);
+constexpr TimeUs kLookEveryUs = from_ms(1000);  // at the connection
 
 // Heartbeats of their own: a long step never makes a board look dead.
 class HeartbeatThread {
@@ -115,6 +116,7 @@ class WorkerDaemon {
         compute(activity, now);
       else
         wait(std::min({core_.next_timer(), give_up_at, now + kLongestWaitUs}));
+      watch_connection(monotonic_now_us());
       say_where_it_stands(monotonic_now_us());
     }
     flush();
@@ -153,9 +155,24 @@ class WorkerDaemon {
     answered_ = status.ok();
     if (answered_)
       log_info("the server answers again");
-    else
-      log_warning("%s; waiting for the server (%s)", status.message().c_str(),
+    else if (connected_)
+      log_warning("waiting for the server: %s, though %s", status.message().c_str(),
                   channel_.state().c_str());
+  }
+
+  // Says when the connection comes and when it goes. A request that was under way is unknown until
+  // its time is over, which may be long after.
+  void watch_connection(TimeUs now) {
+    if (now < next_look_at_) return;
+    next_look_at_ = now + kLookEveryUs;
+    const std::string state = channel_.state();
+    const bool connected = state.starts_with("connected");
+    if (connected == connected_) return;
+    connected_ = connected;
+    if (connected_)
+      log_info("%s", state.c_str());
+    else
+      log_warning("waiting for the server: %s", state.c_str());
   }
 
   void compute(Activity activity, TimeUs now) {
@@ -205,6 +222,8 @@ class WorkerDaemon {
   Channel& channel_;
   HeartbeatThread heartbeat_;
   bool answered_ = true;  // the last request
+  bool connected_ = false;
+  TimeUs next_look_at_ = 0;
   TimeUs unit_started_ = 0;
   double unit_cost_us_ = 0;
   TimeUs next_line_at_ = 0;
