@@ -2,6 +2,7 @@
 // machine.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
