@@ -125,11 +125,16 @@ TEST_CASE("10,000 replaced requests: the last of each lane ends once, with its o
   MESSAGE(sent, " requests, ", answered, " answered, ", timed_out, " timed out");
 }
 
-TEST_CASE("a channel may end at any moment of its requests") {
+// Once it is connected: NNG 1.10.1 itself frees a dialer that its resolver still uses when a socket
+// is closed in the microseconds of a look-up (its #2208, seen under the thread sanitizer).
+TEST_CASE("a connected channel may end at any moment of its requests") {
   EchoServer server;
   Random random(seed(), 4);
   for (int round = 0; round < 200; ++round) {
     auto channel = dial(server.address());
+    channel->send(Lane::kHeartbeat, Bytes(1), kLong);
+    Reply connected;
+    REQUIRE(channel->receive(&connected, monotonic_now_us() + kLong));
     for (uint64_t i = random.below(6); i > 0; --i)
       channel->send(static_cast<Lane>(random.below(kLaneCount)), Bytes(size_below(random, 20'000)),
                     random.below(2) == 0 ? from_ms(1) : kLong);
