@@ -293,6 +293,7 @@ Status WorkerCore::take_chunk(const Fetched& fetched) {
                 incoming_.checksum);
   publication_ = incoming_.publication;
   published_checksum_ = checksum;
+  if (incoming_.key_frame) local_publication_ = 0;  // what local_ stood on may have been wrong
   log_debug("publication %llu checksum %08x", static_cast<unsigned long long>(publication_),
             checksum);
   need_exact_ = false;
