@@ -113,6 +113,10 @@ class ServerCore {
     TimeUs made_at = 0;
     std::vector<Bytes> chunks;
   };
+  struct RoundTimes {
+    double step_us = 0;      // of the slowest contributor
+    double exchange_us = 0;  // of the round beside its computing
+  };
   struct PartialEvaluation {
     FleetEvaluation sum;
     uint64_t loss_fixed16 = 0;
@@ -150,6 +154,7 @@ class ServerCore {
   void close_last(TimeUs now);
   void apply_updates(std::span<Member* const> contributors, float divisor, float keep);
   void measure_round(std::span<Member* const> contributors, TimeUs now);
+  double typical(double RoundTimes::*part) const;
   float divisor_of(std::span<Member* const> members) const;
   std::vector<Member*> counted_members();
   std::vector<PaceRow> pace_rows() const;
@@ -197,8 +202,7 @@ class ServerCore {
   bool finished_ = false;
   bool cut_called_ = false;  // of the open round
   TimeUs round_opened_at_ = kNever;
-  double step_us_ = 0;      // smoothed, of the slowest contributor
-  double exchange_us_ = 0;  // smoothed, of a round beside its computing
+  std::deque<RoundTimes> round_times_;  // of the last rounds
   TimeUs round_deadline_ = kNever;
   // Paces without rounds: what decides when to publish.
   uint64_t applied_since_publication_ = 0;

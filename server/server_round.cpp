@@ -8,6 +8,10 @@
 
 namespace paceline {
 
+namespace {
+constexpr size_t kRoundTimesKept = 9;  // their median: a start or a hiccup is one of them
+}  // namespace
+
 std::vector<Member*> ServerCore::counted_members() {
   std::vector<Member*> counted;
   for (Member& member : members_)
@@ -96,15 +100,25 @@ void ServerCore::apply_updates(std::span<Member* const> contributors, float divi
 
 void ServerCore::measure_round(std::span<Member* const> contributors, TimeUs now) {
   if (round_opened_at_ != kNever) {
-    double slowest = 0;
+    RoundTimes times;
     for (const Member* member : contributors)
-      slowest = std::max(slowest, static_cast<double>(member->step_us));
-    const double rest = static_cast<double>(now - round_opened_at_) - slowest * directive_.tau;
-    const double share = step_us_ == 0 ? 1 : 0.2;
-    step_us_ += share * (slowest - step_us_);
-    exchange_us_ += share * (std::max(rest, 0.0) - exchange_us_);
+      times.step_us = std::max(times.step_us, static_cast<double>(member->step_us));
+    const double rest =
+        static_cast<double>(now - round_opened_at_) - times.step_us * directive_.tau;
+    times.exchange_us = std::max(rest, 0.0);
+    round_times_.push_back(times);
+    if (round_times_.size() > kRoundTimesKept) round_times_.pop_front();
   }
   round_opened_at_ = now;
+}
+
+double ServerCore::typical(double RoundTimes::*part) const {
+  std::vector<double> values;
+  for (const RoundTimes& times : round_times_) values.push_back(times.*part);
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 void ServerCore::close_round(TimeUs now) {
@@ -112,8 +126,11 @@ void ServerCore::close_round(TimeUs now) {
   for (Member& member : members_)
     if (member.held) contributors.push_back(&member);
   measure_round(contributors, now);
+  // One that has nothing to add must not make the others' mean smaller.
+  std::vector<Member*> weighed = contributors;
+  std::erase_if(weighed, [](const Member* member) { return member->held->views.empty(); });
   const float divisor =
-      divisor_of(pace_->divisor() == Divisor::kContributors ? contributors : counted_members());
+      divisor_of(pace_->divisor() == Divisor::kContributors ? weighed : counted_members());
   apply_updates(contributors, divisor, directive_.keep);
   finish_evaluations(true);
   publish(finishing_ ? CodecId::kRaw32 : static_cast<CodecId>(directive_.codec_down));
@@ -210,8 +227,8 @@ void ServerCore::compose_directive() {
   FleetFacts facts;
   facts.publication = publication_;
   facts.progress = progress_;
-  facts.step_us = step_us_;
-  facts.exchange_us = exchange_us_;
+  facts.step_us = typical(&RoundTimes::step_us);
+  facts.exchange_us = typical(&RoundTimes::exchange_us);
   for (const Member& member : members_)
     if (member.counted)
       facts.held_out_rows_max = std::max(facts.held_out_rows_max, member.held_out_rows);
