@@ -102,22 +102,26 @@ TEST_SUITE("system/demo") {
 
   TEST_CASE("a demo with a wrong option or without data says which and starts nothing") {
     const DemoSite demo;
-    for (const auto& [option, value, words] :
-         {std::tuple("--pace", "compot", "compat"), std::tuple("--codec", "s2r", "s1r"),
-          std::tuple("--freq", "fixed:0", "fixed"), std::tuple("--link", "fast", "1mbit"),
-          std::tuple("--data-folder", "/nowhere", "/nowhere"),
-          std::tuple("--worker", "/bin/false", "board1 ended (exit code 1)"),
-          std::tuple("--worker", "/nowhere", "/nowhere")}) {
-      CAPTURE(std::string(option));
-      std::vector<std::string> arguments = {
-          "demo", "--data-folder", demo.data, "--out", demo.out, "--workers", "2", option, value};
-      if (std::string(option) == "--data-folder")
-        arguments.erase(arguments.begin() + 1, arguments.begin() + 3);
-      Process process = demo.site.start_server(arguments, std::string("wrong") + option);
+    struct Wrong {
+      std::string option, value, words;
+    };
+    const Wrong wrongs[] = {{"--pace", "compot", "compat"},
+                            {"--codec", "s2r", "s1r"},
+                            {"--freq", "fixed:0", "fixed"},
+                            {"--link", "fast", "1mbit"},
+                            {"--data-folder", "/nowhere", "/nowhere"},
+                            {"--worker", "/bin/false", "board1 ended (exit code 1)"},
+                            {"--worker", "/nowhere", "/nowhere"}};
+    for (const Wrong& wrong : wrongs) {
+      CAPTURE(wrong.option);
+      std::vector<std::string> arguments = demo.arguments({wrong.option, wrong.value});
+      if (wrong.option == "--data-folder")
+        arguments = {"demo", "--out", demo.out, wrong.option, wrong.value};
+      Process process = demo.site.start_server(arguments, "wrong" + wrong.option);
       CHECK_MESSAGE(process.wait_exit() == 2, process.err());
       const std::vector<std::string> lines = lines_of(process.err());
       REQUIRE(!lines.empty());
-      CHECK_MESSAGE(lines.back().find(words) != std::string::npos, process.err());
+      CHECK_MESSAGE(lines.back().find(wrong.words) != std::string::npos, process.err());
       CHECK(wait_until(no_process_left));
     }
   }

@@ -2,6 +2,7 @@
 // the server lives, and an honest worker gets on.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <limits>
@@ -168,7 +169,8 @@ TEST_SUITE("system/hostile") {
     const Bytes good = encode(Envelope{0, named});
     // A name of one byte more than is allowed, and one that says it is 4 GB long.
     const std::string name = named.name;
-    const auto place = std::ranges::search(good, std::as_bytes(std::span(name))).begin();
+    const ByteSpan name_bytes = std::as_bytes(std::span(name));
+    const auto place = std::search(good.begin(), good.end(), name_bytes.begin(), name_bytes.end());
     REQUIRE(place != good.end());
     for (const uint32_t length : {uint32_t{kNameBytesMax + 1}, UINT32_MAX}) {
       Bytes bad = good;

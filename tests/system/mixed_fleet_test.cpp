@@ -57,8 +57,8 @@ TEST_SUITE("system/mixed fleet") {
       for (const Process& worker : workers) {
         std::map<uint64_t, std::string> held = checksums_of(worker.err());
         CHECK(held[1] == checksums_of(workers[0].err())[1]);
-        for (const auto& [publication, checksum] : published)
-          CHECK_MESSAGE(held[publication] == checksum, "publication ", publication);
+        for (const auto& entry : published)
+          CHECK_MESSAGE(held[entry.first] == entry.second, "publication ", entry.first);
       }
     }
   }
