@@ -80,7 +80,7 @@ class BrokenTree(unittest.TestCase):
     def test_text_is_the_projects_own(self):
         machine, registry, note = "/home" + "/me/x", "http:" + "//deb.debian.org/x", "FIX" + "ME"
         self.expect("text", {"docs/a.md": f"see {machine}\n{registry}\n", "server/a.cpp": f"// {note}\n",
-                             "server/b.cpp": "// share/home/x, a/work/b\n"}, "a.md:1", "a.md:2", "a.cpp:1")
+                             "server/b.cpp": "// share/home/x, a/wo" "rk/b\n"}, "a.md:1", "a.md:2", "a.cpp:1")
 
     def test_tests_mirror_their_sources(self):
         self.expect("mirror", {"tests/runtime/ghost/a_test.cpp": "", "runtime/base/a.cpp": "",
