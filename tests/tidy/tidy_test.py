@@ -78,7 +78,7 @@ class BrokenTree(unittest.TestCase):
                               "server/information.h": ""}, "'utils'", "'common'", "snake_case")
 
     def test_text_is_the_projects_own(self):
-        machine, registry, note = "/home" + "/me/x", "http:" + "//deb.debian.org/x", "FIX" + "ME"
+        machine, registry, note = "/home" + "/me/x", "http:" + "//deb.deb" + "ian.org/x", "FIX" + "ME"
         self.expect("text", {"docs/a.md": f"see {machine}\n{registry}\n", "server/a.cpp": f"// {note}\n",
                              "server/b.cpp": "// share/home/x, a/wo" "rk/b\n"}, "a.md:1", "a.md:2", "a.cpp:1")
 
