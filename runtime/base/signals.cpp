@@ -37,9 +37,4 @@ StopSignals::StopSignals(std::function<void(int)> on_stop) : state_(std::make_un
 
 StopSignals::~StopSignals() = default;
 
-void unblock_stop_signals() {
-  const sigset_t set = stop_set();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-}
-
 }  // namespace paceline

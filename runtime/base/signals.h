@@ -21,7 +21,4 @@ class StopSignals {
   std::unique_ptr<State> state_;
 };
 
-// Undoes the blocking in a child that is about to run another program.
-void unblock_stop_signals();
-
 }  // namespace paceline

@@ -19,7 +19,6 @@ void WorkerCore::start(TimeUs now) {
 
 void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
   LaneState& state = lanes_[static_cast<size_t>(lane)];
-  state.in_flight = false;
   if (phase_ == Phase::kStopped) return;
   const Message& message = reply.message;
   // Being refused again and again is asked for less and less often.
@@ -69,7 +68,6 @@ void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
 
 void WorkerCore::on_failure(Lane lane, const Status& status, TimeUs now) {
   LaneState& state = lanes_[static_cast<size_t>(lane)];
-  state.in_flight = false;
   if (phase_ == Phase::kStopped || lane == Lane::kHeartbeat) return;
   ++state.failures;
   if (lane == Lane::kExchange) waiting_for_ = "the server: " + status.message();
@@ -150,7 +148,6 @@ void WorkerCore::resend(Lane lane) {
   LaneState& state = lanes_[static_cast<size_t>(lane)];
   if (!state.message) return;
   const bool hello = std::holds_alternative<Hello>(*state.message);
-  state.in_flight = true;
   outgoing_.push_back({lane, {hello ? 0 : session_, *state.message}, state.timeout_us});
 }
 

@@ -221,7 +221,6 @@ class WorkerCore {
     TimeUs timeout_us = 0;
     TimeUs retry_at = kNever;
     uint32_t failures = 0;
-    bool in_flight = false;
   };
   LaneState lanes_[kLaneCount];
   std::vector<Outgoing> outgoing_;

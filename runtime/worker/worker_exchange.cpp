@@ -247,7 +247,6 @@ void WorkerCore::on_fetched(const Fetched& fetched, TimeUs now) {
     ask_fetch();
     outgoing_.pop_back();
     LaneState& lane = lanes_[static_cast<size_t>(Lane::kExchange)];
-    lane.in_flight = false;
     ++lane.failures;
     return retry_later(Lane::kExchange, now);
   }
