@@ -98,11 +98,12 @@ void WorkerCore::leave(TimeUs now) {
   if (leaving_ || phase_ == Phase::kStopped) return;
   leaving_ = true;
   // Also with nothing new: the residual goes, and the server need not wait for a heartbeat to miss.
+  const bool answered = lanes_[static_cast<size_t>(Lane::kExchange)].failures == 0;
   if (phase_ == Phase::kTrain || (phase_ == Phase::kFetch && publication_ != 0)) {
     cut(now);
   } else if (phase_ == Phase::kCommit) {
     commit();
-  } else if (phase_ != Phase::kPush) {
+  } else if (phase_ != Phase::kPush && (clock_ == 0 || !answered)) {
     enter(Phase::kStopped, now);
   }
   update_idle(now);

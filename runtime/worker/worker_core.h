@@ -103,7 +103,8 @@ class WorkerCore {
   void on_timer(TimeUs now);  // due when now >= next_timer()
   // Does one unit of activity(), which must be kTrain or kEvaluate; `now` is when it ends.
   void work(TimeUs now);
-  // Sends what there is in Q8 and leaves; the driver bounds how long it waits for kStopped.
+  // Sends what there is in Q8 and leaves when the server has answered; the driver bounds how long it
+  // waits for kStopped. Who never took part, or has no answering server, stops at once.
   void leave(TimeUs now);
 
   // What the driver acts on after each event.
@@ -212,7 +213,7 @@ class WorkerCore {
   TimeUs exchange_timeout_us_ = from_ms(5000);
   Directive directive_;
   bool leaving_ = false;
-  bool leave_sent_ = false;
+  bool goodbye_sent_ = false;  // in an exchange, which only its answer settles
   uint64_t work_ticket_ = 1;
 
   // Requests in flight: the last message of each lane, to be sent again as it is.

@@ -157,6 +157,7 @@ void WorkerCore::commit() {
   exchange.waited_us = static_cast<uint64_t>(pending.waited_us);
   exchange.training_loss = pending.training_loss;
   exchange.leaving = leaving_;
+  goodbye_sent_ = leaving_;
   exchange.evaluations = pending.evaluations;
   send(Lane::kExchange, std::move(exchange), exchange_timeout_us_);
 }
@@ -167,7 +168,7 @@ void WorkerCore::on_granted(const Granted& granted, TimeUs now) {
   ++stats_.exchanges;
   round_ = granted.round;
   directive_ = granted.directive;
-  if (leaving_) return enter(Phase::kStopped, now);
+  if (goodbye_sent_) return enter(Phase::kStopped, now);
   go_to_publication(granted.publication, now);
 }
 
@@ -198,7 +199,7 @@ void WorkerCore::on_refused(const Refused& refused, TimeUs now) {
         break;  // Welcome tells what became of it
     }
   }
-  if (leaving_ && !pending_) return enter(Phase::kStopped, now);
+  if (goodbye_sent_ && !pending_) return enter(Phase::kStopped, now);
   if (phase_ == Phase::kFetch) need_exact_ = true;
   say_hello(now);
 }

@@ -66,7 +66,7 @@ uint32_t WorkerCore::next_rows() const {
 uint32_t WorkerCore::steps_done() const { return period_units_ / micro_batches(); }
 
 void WorkerCore::begin_period(TimeUs now) {
-  if (leaving_ || directive_.finish) return enter(Phase::kStopped, now);
+  if (goodbye_sent_ || directive_.finish) return enter(Phase::kStopped, now);
   // Without a new publication, as asynchronous paces grant, the worker goes on from where it is.
   if (local_publication_ != publication_) local_ = published_;
   local_publication_ = publication_;
@@ -77,6 +77,7 @@ void WorkerCore::begin_period(TimeUs now) {
   cut_now_ = false;
   not_finite_ = false;
   if (accumulating()) std::ranges::fill(scratch_, 0.0f);
+  if (leaving_) return cut(now);
   evaluate_next_ =
       directive_.evaluate && options_.held_out_rows > 0 && evaluated_publication_ != publication_;
   enter(Phase::kTrain, now);

@@ -112,7 +112,7 @@ TEST_SUITE("system/life") {
       leaver.signal(number);
       CHECK_MESSAGE(leaver.wait_exit(10'000) == 0, tail_of(leaver.err()));
       fleet.workers.pop_back();
-      CHECK(fleet.server.wait_err("worker " + board(fleet.workers.size()) + " leaves", 2'000));
+      CHECK(fleet.server.wait_err("worker " + board(fleet.workers.size()) + " leaves"));
       fleet.goes_on();
     }
     fleet.end();
@@ -121,8 +121,8 @@ TEST_SUITE("system/life") {
   TEST_CASE("a server that is killed goes on from its checkpoint, in a new generation") {
     Fleet fleet;
     fleet.goes_on(30);
-    const uint64_t reached = newest_publication(fleet.server.err());
     fleet.server.kill_hard();
+    const uint64_t reached = newest_publication(fleet.server.err());
     for (Process& worker : fleet.workers)
       CHECK_MESSAGE(worker.wait_err("waiting for the server"), tail_of(worker.err()));
     fleet.restart_server();

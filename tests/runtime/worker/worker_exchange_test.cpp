@@ -305,6 +305,52 @@ TEST_SUITE("worker/exchange") {
     at.check_nothing_is_in_flight();
   }
 
+  TEST_CASE("leave while the session is being renewed: it stops once the goodbye is answered") {
+    for (const bool behind : {false, true}) {
+      CAPTURE(behind);
+      WorkerDesk desk({});
+      desk.connect(directive_of(8));
+      desk.work(3);
+      desk.round += 1;
+      desk.core().on_reply(Lane::kHeartbeat, {0, HeartbeatReply{desk.generation, 1, desk.round}},
+                           desk.now);
+      desk.leave();
+      CHECK(desk.core().activity() == Activity::kIdle);
+      if (behind) desk.publication += 1;
+      desk.reply(Lane::kExchange, desk.welcome(directive_of(8)));
+      if (behind) desk.serve_model();
+      CHECK(desk.take_update().leaving);
+      desk.reply(Lane::kExchange, desk.granted(directive_of(8)));
+      CHECK(desk.core().activity() == Activity::kStopped);
+    }
+  }
+
+  TEST_CASE("leave while a server that was there does not answer stops at once") {
+    WorkerDesk desk({});
+    desk.connect(directive_of(8));
+    desk.work(3);
+    desk.core().on_reply(Lane::kHeartbeat, {0, HeartbeatReply{desk.generation, 1, desk.round + 1}},
+                         desk.now);
+    desk.fail(Lane::kExchange);
+    desk.leave();
+    CHECK(desk.core().activity() == Activity::kStopped);
+  }
+
+  TEST_CASE("leave while pushing: a push that is refused does not take the goodbye with it") {
+    WorkerDesk desk({});
+    desk.connect(directive_of(2));
+    desk.work(2);
+    REQUIRE(desk.asked<Push>() != nullptr);
+    const uint64_t sequence = desk.asked<Push>()->sequence;
+    desk.leave();
+    desk.reply(Lane::kExchange, Refused{sequence, RefusalClass::kLate, "the round is over", "fix"});
+    CHECK(desk.core().activity() == Activity::kIdle);
+    desk.reply(Lane::kExchange, desk.welcome(directive_of(2)));
+    CHECK(desk.take_update().leaving);
+    desk.reply(Lane::kExchange, desk.granted(directive_of(2)));
+    CHECK(desk.core().activity() == Activity::kStopped);
+  }
+
   TEST_CASE("leave before the first answer stops at once") {
     WorkerDesk desk({});
     desk.core().start(desk.now);
