@@ -22,6 +22,7 @@
 #include "runtime/train/trainer.h"
 #include "runtime/train/training.h"
 #include "runtime/wire/messages.h"
+#include "runtime/worker/worker_state.h"
 
 namespace paceline {
 
@@ -34,6 +35,9 @@ class LocalTrainer {
                                  std::span<float> gradient) = 0;
   // Counts over the hold-out.
   virtual Result<EvaluationCounts> evaluate(std::span<const float> parameters) = 0;
+  // Where the stream of rows stands; seek() goes on from there, or anew where there is no such row.
+  virtual RowCursor cursor() const { return {}; }
+  virtual void seek(RowCursor) {}
 };
 
 // What a run's description means on this board.
@@ -53,6 +57,7 @@ struct WorkerOptions {
   uint32_t feature_count = 0;
   uint32_t class_count = 0;
   uint64_t jitter_seed = 0;
+  bool unsend = true;  // false: what is refused as late is forgotten; shows what un-send is for
 };
 
 // Sees where gradient mass goes, for checkers: Σ produced = Σ carried by payloads + residual + Σ
@@ -69,13 +74,23 @@ struct WorkerStats {
   uint64_t steps = 0;  // finished local steps
   uint64_t exchanges = 0;
   uint64_t refused_late = 0;
-  uint64_t rounds_missed = 0;    // closed without this worker
-  uint64_t rolled_back = 0;      // new generations met
-  uint64_t lost_count = 0;       // times that mass was scaled away, dropped or reset
-  uint64_t not_finite = 0;       // cuts without an update because something was not finite
-  uint64_t checksum_faults = 0;  // published model differed from the server's
-  TimeUs waited_us = 0;          // with nothing to compute since the first step
+  uint64_t rounds_missed = 0;      // closed without this worker
+  uint64_t rolled_back = 0;        // new generations met
+  uint64_t lost_count = 0;         // times that mass was scaled away, dropped or reset
+  double lost_gradient_total = 0;  // what was lost by that: L2 norms in weight units, summed
+  uint64_t not_finite = 0;         // cuts without an update because something was not finite
+  uint64_t checksum_faults = 0;    // published model differed from the server's
+  TimeUs waited_us = 0;            // with nothing to compute since the first step
   TimeUs evaluated_us = 0;
+};
+
+// What has become of a saved state.
+enum class Restored {
+  kNothing,   // there was none
+  kWaiting,   // the server's Welcome will tell
+  kKept,      // the worker goes on with it
+  kOutdated,  // more has happened since it was saved: residual and momentum start from zero
+  kOtherRun,  // it belongs to another run: as if there had been none
 };
 
 enum class Activity {
@@ -95,6 +110,14 @@ class WorkerCore {
 
   WorkerCore(WorkerOptions options, LocalRunFactory factory);
 
+  // Takes up what save() gave in an earlier life; before start(). The first Welcome decides whether
+  // it is still true. Errors: kCorrupt, kInvalidArgument if it is another worker's; the core is
+  // then as new.
+  Status restore(ByteSpan state);
+  // What has to outlive the process, between any two events; empty while there is nothing.
+  Bytes save() const;
+  Restored restored() const { return restored_; }
+
   // Events.
   void start(TimeUs now);
   void on_reply(Lane lane, const Envelope& reply, TimeUs now);
@@ -103,8 +126,8 @@ class WorkerCore {
   void on_timer(TimeUs now);  // due when now >= next_timer()
   // Does one unit of activity(), which must be kTrain or kEvaluate; `now` is when it ends.
   void work(TimeUs now);
-  // Sends what there is in Q8 and leaves when the server has answered; the driver bounds how long it
-  // waits for kStopped. Who never took part, or has no answering server, stops at once.
+  // Sends what there is in Q8 and leaves when the server has answered; the driver bounds how long
+  // it waits for kStopped. Who never took part, or has no answering server, stops at once.
   void leave(TimeUs now);
 
   // What the driver acts on after each event.
@@ -138,21 +161,6 @@ class WorkerCore {
  private:
   enum class Phase { kConnect, kFetch, kTrain, kPush, kCommit, kStopped };
 
-  struct Pending {
-    uint64_t sequence = 0;
-    uint64_t base_publication = 0;
-    uint32_t base_checksum = 0;
-    uint64_t generation = 0;
-    uint64_t round = 0;
-    uint32_t steps = 0;
-    bool has_update = false;
-    float training_loss = 0;
-    EncodedUpdate update;
-    std::vector<Evaluation> evaluations;
-    TimeUs waited_us = 0;
-    uint32_t next_chunk = 0;
-  };
-
   // worker_exchange.cpp: the conversation.
   void send(Lane lane, Message message, TimeUs timeout_us);
   void resend(Lane lane);
@@ -160,6 +168,7 @@ class WorkerCore {
   void say_hello(TimeUs now);
   void on_welcome(const Welcome& welcome, TimeUs now);
   Status adopt_run(const Welcome& welcome);
+  void resume(const Welcome& welcome);
   void settle_from(const Welcome& welcome, TimeUs now);
   void on_granted(const Granted& granted, TimeUs now);
   void on_refused(const Refused& refused, TimeUs now);
@@ -189,6 +198,7 @@ class WorkerCore {
   void unsend_pending();
   void settle_applied();
   void cap_residual(double step_count);
+  void add_pending_to(std::span<float> flat) const;
   void drop_pending(const char* why);  // payload and residual
   void drop_residual(const char* why);
   void lose(std::span<const float> values);
@@ -199,6 +209,11 @@ class WorkerCore {
   LocalRunFactory factory_;
   MassObserver* observer_ = nullptr;
   Random jitter_;
+
+  // Of an earlier life, until the first Welcome.
+  std::optional<WorkerState> saved_;
+  Bytes saved_bytes_;
+  Restored restored_ = Restored::kNothing;
 
   // Session.
   Phase phase_ = Phase::kConnect;
@@ -228,6 +243,7 @@ class WorkerCore {
 
   // The run and its model. Flat vectors of layout().element_count() elements.
   std::string run_text_;
+  uint64_t run_checksum_ = 0;
   LocalRun run_;
   std::optional<Sgd> optimizer_;
   uint64_t seed_ = 0;
@@ -254,7 +270,7 @@ class WorkerCore {
   bool not_finite_ = false;
   std::vector<Evaluation> evaluations_;
   uint64_t evaluated_publication_ = 0;
-  std::optional<Pending> pending_;
+  std::optional<PendingUpdate> pending_;
 
   // Medians over the last exchanges, per step: what a residual may hold after an un-send.
   std::deque<double> update_norms_;
