@@ -21,11 +21,16 @@ constexpr int kRequestsPerTurn = 64;
 Result<std::unique_ptr<ServerDaemon>> ServerDaemon::make(ServeConfig config) {
   std::random_device entropy;
   config.core.session_seed = uint64_t{entropy()} << 32 | entropy();
-  std::optional<CheckpointStore> store;
-  std::optional<CheckpointStore::Found> found;
+  std::optional<StateStore> store;
+  std::optional<StateStore::Found> found;
   if (!config.state_folder.empty()) {
-    PACELINE_ASSIGN(store, CheckpointStore::open(config.state_folder));
-    PACELINE_ASSIGN(found, store->load());
+    PACELINE_ASSIGN(store, StateStore::open(config.state_folder, "state"));
+    Result<std::optional<StateStore::Found>> loaded = store->load();
+    // Starting afresh over a run that was there is a decision for a person.
+    if (!loaded && loaded.error().code() == Code::kCorrupt)
+      return fail(Code::kCorrupt, "%s; remove the folder to start the run afresh",
+                  loaded.error().message().c_str());
+    PACELINE_ASSIGN(found, std::move(loaded));
   }
   PACELINE_ASSIGN(std::unique_ptr<ServerCore> core, ServerCore::make(config.core));
   if (found) {
@@ -46,7 +51,7 @@ Result<std::unique_ptr<ServerDaemon>> ServerDaemon::make(ServeConfig config) {
 }
 
 ServerDaemon::ServerDaemon(ServeConfig config, std::unique_ptr<ServerCore> core,
-                           std::unique_ptr<Listener> listener, std::optional<CheckpointStore> store)
+                           std::unique_ptr<Listener> listener, std::optional<StateStore> store)
     : config_(std::move(config)),
       core_(std::move(core)),
       listener_(std::move(listener)),

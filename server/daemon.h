@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/state_store.h"
 #include "runtime/net/transport.h"
-#include "server/checkpoint.h"
 #include "server/run_config.h"
 #include "server/server_core.h"
 
@@ -29,7 +29,7 @@ class ServerDaemon {
   };
 
   // Listens, and goes on from the state folder if there is one. Errors: those of listen_nng(),
-  // CheckpointStore and ServerCore.
+  // StateStore and ServerCore.
   static Result<std::unique_ptr<ServerDaemon>> make(ServeConfig config);
 
   // Serves until the plan is done or stop() is called. `on_tick` is called about ten times a second
@@ -45,7 +45,7 @@ class ServerDaemon {
 
  private:
   ServerDaemon(ServeConfig config, std::unique_ptr<ServerCore> core,
-               std::unique_ptr<Listener> listener, std::optional<CheckpointStore> store);
+               std::unique_ptr<Listener> listener, std::optional<StateStore> store);
   void serve_requests(TimeUs deadline);
   void flush();
   void follow_plan(TimeUs now);
@@ -54,7 +54,7 @@ class ServerDaemon {
   ServeConfig config_;
   std::unique_ptr<ServerCore> core_;
   std::unique_ptr<Listener> listener_;
-  std::optional<CheckpointStore> store_;
+  std::optional<StateStore> store_;
   std::map<RequestToken, std::unique_ptr<Responder>> waiting_;
   RequestToken next_token_ = 1;
   std::atomic<Stop> stop_ = Stop::kNone;

@@ -31,6 +31,9 @@ constexpr size_t kControlRows = 5000;  // the last of the training images; worke
 constexpr TimeUs kEvaluateEveryUs = from_ms(250);
 constexpr uint32_t kSpeeds[] = {1, 1, 2, 4};  // repeated for more workers
 constexpr double kTargetAccuracy = 0.84;      // whose time and bytes the table shows
+// A round waits for the slowest exchange; the first one is the exact model on the thinnest link.
+constexpr uint32_t kDeadlineMs = 10'000;
+constexpr double kModelBits = 120e3 * 32;
 
 // One way of running: what is compared.
 struct Arm {
@@ -39,6 +42,15 @@ struct Arm {
   double rate = 0;
   double seconds = 0;
 };
+
+uint32_t deadline_ms(const std::string& link) {
+  if (link.empty()) return kDeadlineMs;
+  const Result<LinkLimit> limit = parse_link(link);
+  if (!limit) return kDeadlineMs;
+  const double thinnest = std::min(limit->up_bits_per_s, limit->down_bits_per_s);
+  return static_cast<uint32_t>(
+      std::clamp(2.5 * kModelBits / thinnest * 1e3, static_cast<double>(kDeadlineMs), 3'600'000.0));
+}
 
 std::string run_text(const DemoOptions& options, const Arm& arm) {
   return format_text(R"([model]
@@ -68,12 +80,13 @@ codec_up = "%s"
 codec_down = "%s"
 [server]
 listen = "127.0.0.1:0"
-exchange_deadline_ms = 10000
+exchange_deadline_ms = %u
 seconds = %.17g
 rounds = %llu
 )",
                      arm.rate, static_cast<unsigned long long>(options.seed), arm.pace.c_str(),
-                     arm.freq.c_str(), arm.codec_up.c_str(), arm.codec_down.c_str(), arm.seconds,
+                     arm.freq.c_str(), arm.codec_up.c_str(), arm.codec_down.c_str(),
+                     deadline_ms(options.link), arm.seconds,
                      static_cast<unsigned long long>(options.rounds));
 }
 
@@ -146,6 +159,7 @@ class ArmRun {
   void tick(ServerDaemon& server);
   void watch_children();
   void show(bool last);
+  void note_codecs();
   void end_children();
   RunSummary summarize(const Evaluated& test) const;
 
@@ -160,6 +174,7 @@ class ArmRun {
   TimeUs next_evaluation_ = 0;
   TimeUs next_line_ = 0;
   uint64_t offered_publication_ = 0;
+  std::vector<CodecChange> codecs_;
 };
 
 Status ArmRun::start_worker(uint32_t index) {
@@ -224,9 +239,26 @@ void ArmRun::show(bool last) {
     std::fprintf(stderr, "%s\n", line.c_str());
 }
 
+void ArmRun::note_codecs() {
+  const Directive& directive = server_->core().directive();
+  const ContentPolicy& content = server_->core().content();
+  CodecChange now{server_->progress().seconds,
+                  codec_info(static_cast<CodecId>(directive.codec_up)).name,
+                  codec_info(static_cast<CodecId>(directive.codec_down)).name, content.reason_up()};
+  if (!codecs_.empty()) {
+    const CodecChange& before = codecs_.back();
+    if (before.up == now.up && before.down == now.down) return;
+    if (before.up == now.up) now.reason = content.reason_down();
+  }
+  std::fprintf(stderr, "%s%5.1f s  codecs %s up, %s down: %s\n", terminal_ ? "\r\033[K" : "",
+               now.seconds, now.up.c_str(), now.down.c_str(), now.reason.c_str());
+  codecs_.push_back(std::move(now));
+}
+
 void ArmRun::tick(ServerDaemon& server) {
   const TimeUs now = monotonic_now_us();
   watch_children();
+  note_codecs();
   if (now >= next_evaluation_ && !watcher_->busy() &&
       server.core().publication() != offered_publication_) {
     next_evaluation_ = now + kEvaluateEveryUs;
@@ -280,6 +312,7 @@ RunSummary ArmRun::summarize(const Evaluated& test) const {
                       arm_.codec_down,
                       options_.link.empty() ? "loopback" : options_.link,
                       options_.seed};
+  summary.codecs = codecs_;
   summary.curve = watcher_->curve();
   summary.target_accuracy = kTargetAccuracy;
   return summary;

@@ -1,6 +1,7 @@
 #include "server/director.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/limits.h"
 
@@ -13,10 +14,6 @@ constexpr uint32_t kStepsCapFactor = 4;
 // Share of a worker's time that evaluation may take; a forward pass costs a third of a step.
 constexpr double kEvaluationShareMax = 0.05;
 constexpr double kForwardShareOfStep = 1.0 / 3;
-// Time of computing for each time of exchanging that the Director holds on a thin link, and how far
-// it goes.
-constexpr double kComputingPerExchange = 1;
-constexpr uint32_t kLinkTauMax = 64;
 // The last part of a planned run exchanges at every step: local steps drift apart, and it shows at
 // the end.
 constexpr double kDenseFrom = 0.95;
@@ -24,17 +21,30 @@ constexpr double kDenseFrom = 0.95;
 }  // namespace
 
 Director::Director(DirectorOptions options, std::unique_ptr<Freq> freq)
-    : options_(options), freq_(std::move(freq)) {}
+    : options_(options), freq_(std::move(freq)), content_(options.content) {}
 
 void Director::observe(const FleetEvaluation& evaluation) { freq_->observe(evaluation); }
 
 void Director::follow_link(const FleetFacts& facts) {
   if (facts.step_us <= 0) return;
-  // An exchange should not take longer than the computing between two of them. Powers of two with a
-  // dead band: a tau that changes with every measurement helps nobody.
-  const double wanted = facts.exchange_us / facts.step_us * kComputingPerExchange;
-  while (link_tau_ < kLinkTauMax && wanted > 1.25 * link_tau_) link_tau_ *= 2;
-  while (link_tau_ > 1 && wanted < 0.4 * link_tau_) link_tau_ /= 2;
+  // An exchange should not take longer than the computing between two of them.
+  link_tau_ = link_tau(link_tau_, facts.exchange_us, facts.step_us);
+  link_reason_ = format_text("an exchange takes %.3g ms, a step %.3g ms", facts.exchange_us / 1e3,
+                             facts.step_us / 1e3);
+}
+
+ContentFacts Director::content_facts(const FleetFacts& facts) const {
+  const bool dense = facts.progress >= kDenseFrom;
+  ContentFacts content;
+  content.workers = facts.workers;
+  content.rounds = facts.rounds;
+  content.exchange_us = facts.exchange_us;
+  content.tau = dense ? 1 : freq_->tau();
+  content.follows_link = !dense && freq_->follows_link();
+  content.link_tau = link_tau_;
+  content.publication = facts.publication;
+  content.progress = facts.progress;
+  return content;
 }
 
 Directive Director::compose(const FleetFacts& facts) {
@@ -45,8 +55,7 @@ Directive Director::compose(const FleetFacts& facts) {
     follow_link(facts);
     if (link_tau_ > directive.tau) {
       directive.tau = link_tau_;
-      directive.reason = format_text("an exchange takes %.3g ms, a step %.3g ms",
-                                     facts.exchange_us / 1e3, facts.step_us / 1e3);
+      directive.reason = link_reason_;
     }
   }
   if (facts.progress >= kDenseFrom) {
@@ -55,12 +64,11 @@ Directive Director::compose(const FleetFacts& facts) {
   }
   directive.steps_cap = std::min(kStepsCapFactor * directive.tau, kStepsCapFactor * kTauMax);
   directive.elastic = options_.elastic;
-  directive.codec_up =
-      static_cast<uint8_t>(facts.publication <= options_.warmup_publications &&
-                                   codec_info(options_.codec_up).bits_per_element < 8
-                               ? CodecId::kQ8
-                               : options_.codec_up);
-  directive.codec_down = static_cast<uint8_t>(options_.codec_down);
+  const bool tau_moves = directive.tau != std::exchange(tau_, directive.tau);
+  const CodecPair codecs = content_.decide(content_facts(facts), tau_moves);
+  directive.codec_up = static_cast<uint8_t>(codecs.up);
+  directive.codec_down = static_cast<uint8_t>(codecs.down);
+
   const double fall = std::clamp((facts.progress - 0.5) / 0.5, 0.0, 1.0);
   directive.rate = static_cast<float>(options_.rate * (1 - fall * (1 - options_.rate_end)));
   directive.keep = static_cast<float>(options_.keep);
@@ -77,11 +85,13 @@ Directive Director::compose(const FleetFacts& facts) {
 void Director::save(ByteWriter* out) const {
   out->put(rounds_since_evaluation_);
   freq_->save(out);
+  content_.save(out);
 }
 
 Status Director::restore(ByteReader* in) {
   PACELINE_ASSIGN(rounds_since_evaluation_, in->get<uint64_t>());
-  return freq_->restore(in);
+  PACELINE_TRY(freq_->restore(in));
+  return content_.restore(in);
 }
 
 }  // namespace paceline

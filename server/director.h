@@ -9,24 +9,20 @@
 #include <memory>
 #include <string>
 
+#include "runtime/content/content.h"
 #include "runtime/freq/freq.h"
-#include "runtime/quant/codec.h"
 #include "runtime/wire/messages.h"
 
 namespace paceline {
 
 struct DirectorOptions {
-  CodecId codec_up = CodecId::kS1r;
-  CodecId codec_down = CodecId::kS1r;
+  ContentOptions content;
   double rate = 0.05;
   // The rate holds for the first half of a planned run and falls linearly to this share of it.
   double rate_end = 0.1;
   double keep = 1;
   bool elastic = false;
   uint32_t batch = 32;
-  // Publications at the start in which updates go up in Q8: the first residuals are as large as the
-  // updates.
-  uint32_t warmup_publications = 0;
 };
 
 // What the fleet looks like at a cut.
@@ -34,9 +30,11 @@ struct FleetFacts {
   uint64_t publication = 0;
   uint64_t held_out_rows_max = 0;  // of one worker
   double progress = -1;            // of the planned run, 0 to 1; negative: no plan
-  // Measured over the last rounds; 0: nothing yet.
-  double step_us = 0;      // of the slowest worker
-  double exchange_us = 0;  // of a round, beside computing
+  // Measured over the last rounds with the present codecs; 0: nothing yet.
+  double step_us = 0;                   // of the slowest worker
+  double exchange_us = 0;               // of a round, beside computing
+  bool rounds = true;                   // the pace closes rounds over all members
+  std::span<const WorkerCost> workers;  // whose link is known
 };
 
 class Director {
@@ -46,15 +44,23 @@ class Director {
   void observe(const FleetEvaluation& evaluation);
   Directive compose(const FleetFacts& facts);
 
+  // What goes with the directive's codecs; it is told what codecs keep back.
+  ContentPolicy& content() { return content_; }
+  const ContentPolicy& content() const { return content_; }
+
   void save(ByteWriter* out) const;
   Status restore(ByteReader* in);
 
  private:
   void follow_link(const FleetFacts& facts);
+  ContentFacts content_facts(const FleetFacts& facts) const;
 
   DirectorOptions options_;
   std::unique_ptr<Freq> freq_;
+  ContentPolicy content_;
+  uint32_t tau_ = 0;       // of the last directive
   uint32_t link_tau_ = 1;  // the least that the link allows; a power of two
+  std::string link_reason_;
   uint64_t rounds_since_evaluation_ = UINT64_MAX / 2;
 };
 

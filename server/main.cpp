@@ -76,9 +76,9 @@ int main(int argc, char** argv) {
   demo_command->add_option("--link", demo.link, "thin each worker's connection: 100mbit, 1mbit");
   demo_command->add_option("--pace", demo.pace, "bsp, asp, ssp:3, compat")->capture_default_str();
   demo_command->add_option("--freq", demo.freq, "trend, fixed:16")->capture_default_str();
-  demo_command->add_option("--codec", demo.codec_up, "up: raw32, bf16, q8, s1, s1r")
+  demo_command->add_option("--codec", demo.codec_up, "up: raw32, bf16, q8, s1, s1r, auto")
       ->capture_default_str();
-  demo_command->add_option("--codec-down", demo.codec_down, "down: raw32, bf16, q8, s1r")
+  demo_command->add_option("--codec-down", demo.codec_down, "down: raw32, bf16, q8, s1r, auto")
       ->capture_default_str();
   demo_command->add_option("--rate", demo.rate, "learning rate")->capture_default_str();
   demo_command->add_option("--seconds", demo.seconds, "how long to train")

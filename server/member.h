@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/content/content.h"
 #include "runtime/quant/codec.h"
 #include "runtime/wire/messages.h"
 
@@ -25,6 +26,7 @@ struct Staging {
 // A committed update that waits for its round.
 struct HeldUpdate {
   uint64_t sequence = 0;
+  uint64_t base_publication = 0;
   std::vector<Bytes> chunks;       // none: the worker's step was not finite; counts with weight 0
   std::vector<PayloadView> views;  // of `chunks`, verified
   uint32_t steps = 0;
@@ -67,6 +69,12 @@ struct Member {
   Parked exchange;
   Parked ready_request;
   uint64_t fetched_publication = 0;  // the newest whose last chunk it got
+
+  LinkEstimate link;
+  TimeUs got_at = 0;  // when its last push was answered; 0: something else has come since
+  // Sent to it since its last exchange.
+  uint64_t fetched_bytes = 0;
+  uint32_t fetches = 0;
 
   // For people.
   TimeUs last_seen = 0;

@@ -37,8 +37,8 @@ offset = 0.0
 [communication]
 pace = "compat"           # bsp, asp, ssp:3, compat
 freq = "trend"            # trend, fixed:16
-codec_up = "s1r"          # raw32, bf16, q8, s1, s1r
-codec_down = "s1r"
+codec_up = "s1r"          # raw32, bf16, q8, s1, s1r; auto: chosen by the measured link
+codec_down = "s1r"        # the same, without s1
 rate_end = 0.1            # the rate falls to this share over the second half of a planned run
 
 [server]
@@ -51,6 +51,21 @@ exchange_deadline_ms = 30000
 seconds = 0               # of the planned run; 0: until it is stopped
 rounds = 0
 )";
+
+namespace {
+
+Status read_codec(const std::string& text, CodecId* codec, bool* automatic) {
+  *automatic = text == "auto";
+  if (*automatic) return {};
+  Result<CodecId> named = codec_by_name(text);
+  if (!named)
+    return fail(named.error().code(), "%s; or auto, chosen by the link",
+                named.error().message().c_str());
+  *codec = *named;
+  return {};
+}
+
+}  // namespace
 
 Result<ServeConfig> parse_serve_config(std::string_view text, const std::string& source) {
   if (text.size() > kRunTextBytesMax)
@@ -76,8 +91,8 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   communication.read("rate_end", &core.rate_end, 0, 1);
   communication.read("warmup_publications", &core.warmup_publications, 0, 1'000'000);
   PACELINE_TRY(communication.finish());
-  PACELINE_ASSIGN(core.codec_up, codec_by_name(codec_up));
-  PACELINE_ASSIGN(core.codec_down, codec_by_name(codec_down));
+  PACELINE_TRY(read_codec(codec_up, &core.codec_up, &core.codec_up_auto));
+  PACELINE_TRY(read_codec(codec_down, &core.codec_down, &core.codec_down_auto));
 
   std::string listen = serve.listen;
   ConfigSection server = config.section("server");

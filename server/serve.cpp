@@ -84,12 +84,16 @@ void show_status(const ServerDaemon& daemon, const Control& control) {
   const std::optional<FleetEvaluation>& evaluation = core.last_evaluation();
   log_info(
       "round %llu, publication %llu, %u workers, fleet accuracy %s%s, %.2f MB up, %.2f MB down, "
-      "every %u steps",
+      "every %u steps, %s up (%s), %s down (%s), published within %.2g %% of the model",
       static_cast<unsigned long long>(core.round()),
       static_cast<unsigned long long>(core.publication()), counted,
       evaluation ? format_text("%.3f", evaluation->accuracy()).c_str() : "-",
       control.text().c_str(), static_cast<double>(daemon.progress().bytes_up) / 1e6,
-      static_cast<double>(daemon.progress().bytes_down) / 1e6, core.directive().tau);
+      static_cast<double>(daemon.progress().bytes_down) / 1e6, core.directive().tau,
+      codec_info(static_cast<CodecId>(core.directive().codec_up)).name,
+      core.content().reason_up().c_str(),
+      codec_info(static_cast<CodecId>(core.directive().codec_down)).name,
+      core.content().reason_down().c_str(), 100 * core.gap().worst_share);
 }
 
 Status write_model(const std::string& path, const ServerCore& core) {

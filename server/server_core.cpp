@@ -11,18 +11,20 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kStateMagic = 0x534C4350;  // "PCLS"; for ever
-constexpr uint32_t kStateVersion = 2;         // 2: who has left
+constexpr uint32_t kStateVersion = 3;         // 2: who has left; 3: how codecs are chosen
 
 DirectorOptions director_options(const ServerOptions& options, bool elastic) {
   DirectorOptions result;
-  result.codec_up = options.codec_up;
-  result.codec_down = options.codec_down;
+  result.content.codecs = {options.codec_up, options.codec_down};
+  result.content.up_auto = options.codec_up_auto;
+  result.content.down_auto = options.codec_down_auto;
+  result.content.warmup_publications = options.warmup_publications;
+  result.content.sizes = PayloadSizes::of(options.run.model.layout);
   result.rate = options.run.training.rate;
   result.rate_end = options.rate_end;
   result.keep = options.run.training.keep;
   result.elastic = elastic;
   result.batch = options.run.training.batch;
-  result.warmup_publications = options.warmup_publications;
   return result;
 }
 
@@ -139,14 +141,14 @@ TimeUs ServerCore::next_timer() const {
 }
 
 uint64_t ServerCore::rounds_done() const {
-  return (pace_->apply() == Apply::kHold ? round_ : publication_) - 1;
+  return (pace_->has_rounds() ? round_ : publication_) - 1;
 }
 
 void ServerCore::finish(TimeUs now) {
   if (finishing_) return;
   finishing_ = true;
   log_info("ending the run at the next cut");
-  if (pace_->apply() == Apply::kNow || counted_members().empty()) close_last(now);
+  if (!pace_->has_rounds() || counted_members().empty()) close_last(now);
   advance(now);
 }
 
@@ -244,6 +246,7 @@ Status ServerCore::restore(ByteSpan state, bool exact) {
   PACELINE_TRY(director_.restore(&in));
   if (!exact) ++generation_;
   checksum_ = model_checksum(published_);
+  published_version_ = version_;
   deltas_.clear();
   delta_bytes_ = 0;
   key_frames_.clear();

@@ -32,6 +32,8 @@ struct ServerOptions {
   std::string freq = "trend";
   CodecId codec_up = CodecId::kS1r;
   CodecId codec_down = CodecId::kS1r;
+  bool codec_up_auto = false;  // chosen by the link instead (docs/content.md)
+  bool codec_down_auto = false;
   double rate_end = 0.1;
   uint32_t warmup_publications = 0;
   uint32_t min_workers = 1;
@@ -91,6 +93,9 @@ class ServerCore {
   std::span<const float> master() const { return master_; }
   std::span<const Member> members() const { return members_; }
   const Directive& directive() const { return directive_; }
+  const ContentPolicy& content() const { return director_.content(); }
+  // Of the last publication that was looked at.
+  const Gap& gap() const { return gap_; }
   const std::optional<FleetEvaluation>& last_evaluation() const { return last_evaluation_; }
   uint64_t evaluation_count() const { return evaluation_count_; }
   // After finish(): the exact publication is out. all_gone(): and every worker has fetched it,
@@ -103,6 +108,7 @@ class ServerCore {
  private:
   struct Delta {
     uint64_t from = 0;
+    uint64_t from_version = 0;
     std::vector<Bytes> chunks;
     uint32_t checksum = 0;  // of from + 1
     size_t bytes = 0;
@@ -157,13 +163,22 @@ class ServerCore {
   double typical(double RoundTimes::*part) const;
   float divisor_of(std::span<Member* const> members) const;
   std::vector<Member*> counted_members();
-  std::vector<PaceRow> pace_rows() const;
   PaceRow pace_row(const Member& member) const;
+  void refresh_table(TimeUs now);
+  void apply_held(TimeUs now);
+  float weight_of(const Member& member) const;
   void publish(CodecId codec);
   void publish_if_due(TimeUs now);
   void release();
   void grant(Member& member, RequestToken token);
   void compose_directive();
+
+  // server_content.cpp: what codecs keep back is measured.
+  void note_update(Member& member, const Exchange& exchange);
+  void note_codecs(const Directive& before);
+  void look_before_publishing();
+  void look_after_publishing(CodecId codec);
+  void try_codecs(double coded_norm);
 
   // server_fetch.cpp: the model goes out.
   void on_fetch(Member& member, RequestToken token, const Fetch& fetch, TimeUs now);
@@ -196,13 +211,19 @@ class ServerCore {
   EncodedUpdate encoded_;
 
   std::vector<Member> members_;  // by id
+  ClockTable table_;             // of those who are counted, for the pace
+  uint64_t published_version_ = 0;
   Directive directive_;
   double progress_ = -1;
   bool finishing_ = false;
   bool finished_ = false;
   bool cut_called_ = false;  // of the open round
   TimeUs round_opened_at_ = kNever;
-  std::deque<RoundTimes> round_times_;  // of the last rounds
+  std::deque<RoundTimes> round_times_;  // of the last rounds with the present codecs
+  uint32_t rounds_unmeasured_ = 0;      // still to come after a change of codecs
+  std::vector<WorkerCost> worker_costs_;
+  double looked_norm_ = 0;  // of what the publication under way is to carry; 0: it is not looked at
+  Gap gap_;
   TimeUs round_deadline_ = kNever;
   // Paces without rounds: what decides when to publish.
   uint64_t applied_since_publication_ = 0;

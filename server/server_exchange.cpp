@@ -32,6 +32,7 @@ void ServerCore::on_push(Member& member, RequestToken token, const Push& push) {
                          "say hello again"},
                  member.session);
   member.eligible = true;
+  member.got_at = member.last_seen;
   const auto wrong = [&](const std::string& what) {
     refuse(member, token, {push.sequence, RefusalClass::kContent, what, "the payload is dropped"});
   };
@@ -82,6 +83,8 @@ void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange&
                          "say hello again"},
                  member.session);
   member.eligible = !exchange.leaving;
+  if (const TimeUs got_at = std::exchange(member.got_at, 0); got_at != 0)
+    member.link.observe_trip(static_cast<double>(now - got_at));
   if (exchange.leaving && !member.left) {
     // Whatever becomes of its update.
     member.left = true;
@@ -124,7 +127,7 @@ std::optional<Refused> ServerCore::objection(const Exchange& exchange) const {
         "it starts afresh on the newest model");
   if (gap == 0 && exchange.base_checksum != checksum_)
     return refused(RefusalClass::kLate, "its copy of the model differs from ours", take_back);
-  if (pace_->apply() == Apply::kHold && exchange.round != round_)
+  if (pace_->has_rounds() && exchange.round != round_)
     return refused(
         RefusalClass::kLate,
         format_text("round %llu is closed", static_cast<unsigned long long>(exchange.round)),
@@ -147,6 +150,7 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
   }
   HeldUpdate update;
   update.sequence = exchange.sequence;
+  update.base_publication = exchange.base_publication;
   update.steps = exchange.steps;
   if (exchange.chunk_count > 0) {
     Staging& staging = member.staging;
@@ -192,6 +196,7 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
   ++member.clock;
   take_evaluations(member, exchange);
   member.held = std::move(update);
+  note_update(member, exchange);
   return true;
 }
 

@@ -40,6 +40,8 @@ void ServerCore::on_fetch(Member& member, RequestToken token, const Fetch& fetch
   answer.checksum = delta.checksum;
   answer.payload = delta.chunks[fetch.chunk];
   if (fetch.chunk + 1 == layout().chunk_count()) member.fetched_publication = answer.publication;
+  member.fetched_bytes += answer.payload.size();
+  ++member.fetches;
   reply(token, std::move(answer), member.session);
 }
 
@@ -85,6 +87,8 @@ void ServerCore::send_key_frame(Member& member, RequestToken token, const Fetch&
   answer.checksum = frame->checksum;
   answer.payload = frame->chunks[fetch.chunk];
   if (fetch.chunk + 1 == layout().chunk_count()) member.fetched_publication = frame->publication;
+  member.fetched_bytes += answer.payload.size();
+  ++member.fetches;
   reply(token, std::move(answer), member.session);
 }
 

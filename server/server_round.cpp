@@ -1,5 +1,6 @@
 // Rounds close, the model moves, workers go on.
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/check.h"
 #include "runtime/base/checksum.h"
@@ -20,30 +21,46 @@ std::vector<Member*> ServerCore::counted_members() {
 }
 
 PaceRow ServerCore::pace_row(const Member& member) const {
-  return {member.id, member.clock, member.ready, member.held.has_value()};
+  PaceRow row;
+  row.worker_id = member.id;
+  row.clock = member.clock;
+  row.ready = member.ready;
+  row.held = member.held.has_value();
+  row.iteration_us = TimeUs{member.step_us} * directive_.tau;
+  if (std::isfinite(member.training_loss)) row.loss = static_cast<double>(member.training_loss);
+  return row;
 }
 
-std::vector<PaceRow> ServerCore::pace_rows() const {
-  std::vector<PaceRow> rows;
-  for (const Member& member : members_)
-    if (member.counted) rows.push_back(pace_row(member));
-  return rows;
+void ServerCore::refresh_table(TimeUs now) {
+  bool changed = false;
+  std::vector<uint32_t> pushed;
+  for (const Member& member : members_) {
+    if (!member.counted) {
+      changed = table_.remove(member.id) || changed;
+      continue;
+    }
+    const PaceRow* before = table_.find(member.id);
+    if (before != nullptr && member.clock > before->clock) pushed.push_back(member.id);
+    changed = table_.put(pace_row(member)) || changed;
+  }
+  if (changed) pace_->members_changed(table_, now);
+  for (const uint32_t id : pushed) pace_->pushed(table_, *table_.find(id), now);
 }
 
 void ServerCore::advance(TimeUs now) {
-  const bool rounds = pace_->apply() == Apply::kHold;
-  std::vector<PaceRow> rows = pace_rows();
+  if (progress_ >= 0) pace_->progressed(progress_);
+  const bool rounds = pace_->has_rounds();
+  refresh_table(now);
   // Between rounds, and while there are too few for a round, whoever is eligible becomes a member.
-  if (!rounds || rows.size() < options_.min_workers) {
+  if (!rounds || table_.size() < options_.min_workers) {
     open_membership(now);
-    rows = pace_rows();
+    refresh_table(now);
   }
-  const bool enough = !rows.empty() && rows.size() >= options_.min_workers;
+  const bool enough = !table_.empty() && table_.size() >= options_.min_workers;
   if (rounds && enough) {
-    const bool any = std::ranges::any_of(rows, [](const PaceRow& r) { return r.held || r.ready; });
-    if (any && round_deadline_ == kNever)
+    if (table_.ready_or_held_count() > 0 && round_deadline_ == kNever)
       round_deadline_ = now + from_ms(options_.exchange_deadline_ms);
-    if (pace_->elastic() && !cut_called_ && pace_->cuts(rows)) {
+    if (pace_->elastic() && !cut_called_ && pace_->cuts(table_)) {
       cut_called_ = true;
       round_deadline_ = now + from_ms(options_.exchange_deadline_ms);
       for (Member& member : members_) {
@@ -52,18 +69,48 @@ void ServerCore::advance(TimeUs now) {
         member.ready_request = {};
       }
     }
-    if (pace_->closes(rows)) close_round(now);
+    if (pace_->closes(table_)) {
+      close_round(now);
+      refresh_table(now);
+      pace_->closed(table_, now);
+    }
   }
   if (!rounds) {
-    for (Member& member : members_) {
-      if (!member.held || !enough) continue;
-      Member* one[] = {&member};
-      apply_updates(one, divisor_of(counted_members()), 1.0f);
-    }
+    round_deadline_ = kNever;
+    if (enough) apply_held(now);
     finish_evaluations(false);
     publish_if_due(now);
   }
   release();
+}
+
+// Without rounds: one by one, or those together that make a close.
+void ServerCore::apply_held(TimeUs now) {
+  std::vector<Member*> held;
+  for (Member& member : members_)
+    if (member.held) held.push_back(&member);
+  if (held.empty()) return;
+  const float divisor = divisor_of(counted_members());
+  if (pace_->apply() == Apply::kNow) {
+    for (Member* member : held) apply_updates({&member, 1}, divisor, 1.0f);
+    refresh_table(now);
+  } else if (pace_->closes(table_)) {
+    apply_updates(held, divisor, 1.0f);
+    refresh_table(now);
+    pace_->closed(table_, now);
+  }
+}
+
+// Its share, less what its staleness takes from it; rounded once.
+float ServerCore::weight_of(const Member& member) const {
+  const uint64_t base = member.held->base_publication;
+  uint64_t version = published_version_;
+  if (base < publication_ && !deltas_.empty()) {
+    const uint64_t oldest = deltas_.front().from;
+    version = deltas_[static_cast<size_t>(base > oldest ? base - oldest : 0)].from_version;
+  }
+  const double factor = pace_->weight(version_ - std::min(version, version_));
+  return factor < 1 ? round_weight(factor * static_cast<double>(member.weight)) : member.weight;
 }
 
 float ServerCore::divisor_of(std::span<Member* const> members) const {
@@ -79,7 +126,7 @@ void ServerCore::apply_updates(std::span<Member* const> contributors, float divi
     std::vector<WeightedPayload> payloads;
     for (const Member* member : contributors)
       if (!member->held->views.empty())
-        payloads.push_back({member->held->views[chunk], member->weight});
+        payloads.push_back({member->held->views[chunk], weight_of(*member)});
     if (payloads.empty()) break;
     any = true;
     sum_payloads(layout(), chunk, payloads, options_.run.training.seed, sum_);
@@ -99,7 +146,9 @@ void ServerCore::apply_updates(std::span<Member* const> contributors, float divi
 }
 
 void ServerCore::measure_round(std::span<Member* const> contributors, TimeUs now) {
-  if (round_opened_at_ != kNever) {
+  if (rounds_unmeasured_ > 0) {
+    --rounds_unmeasured_;
+  } else if (round_opened_at_ != kNever) {
     RoundTimes times;
     for (const Member* member : contributors)
       times.step_us = std::max(times.step_us, static_cast<double>(member->step_us));
@@ -147,7 +196,7 @@ void ServerCore::close_round(TimeUs now) {
 void ServerCore::close_last(TimeUs now) {
   const bool any_held =
       std::ranges::any_of(members_, [](const Member& member) { return member.held.has_value(); });
-  if (pace_->apply() == Apply::kHold && any_held) return close_round(now);
+  if (pace_->has_rounds() && any_held) return close_round(now);
   for (Member& member : members_) {
     if (!member.held) continue;
     Member* one[] = {&member};
@@ -160,6 +209,7 @@ void ServerCore::close_last(TimeUs now) {
 }
 
 void ServerCore::publish(CodecId codec) {
+  look_before_publishing();
   const RotationKey key{downlink_seed(options_.run.training.seed), publication_ + 1};
   if (Status status = encode_delta(layout(), codec, key, master_, published_, &encoded_);
       !status.ok()) {
@@ -170,14 +220,17 @@ void ServerCore::publish(CodecId codec) {
   }
   Delta delta;
   delta.from = publication_;
+  delta.from_version = published_version_;
   delta.chunks = encoded_.chunks;
   delta.bytes = encoded_.bytes();
   ++publication_;
+  published_version_ = version_;
   applied_since_publication_ = 0;
   checksum_ = model_checksum(published_);
   delta.checksum = checksum_;
   log_debug("publication %llu checksum %08x", static_cast<unsigned long long>(publication_),
             checksum_);
+  look_after_publishing(codec);
   delta_bytes_ += delta.bytes;
   deltas_.push_back(std::move(delta));
   while (deltas_.size() > kDeltasKeptMax || delta_bytes_ > kDeltaBytesKeptMax) {
@@ -188,10 +241,9 @@ void ServerCore::publish(CodecId codec) {
 
 void ServerCore::publish_if_due(TimeUs now) {
   if (applied_since_publication_ == 0 || finished_) return;
-  const bool all_new = applied_since_publication_ >= counted_members().size();
   const bool interval_over =
       static_cast<double>(now - last_publication_at_) >= exchange_interval_us_;
-  if (!all_new && !interval_over) return;
+  if (!pace_->publishes(table_, applied_since_publication_, interval_over)) return;
   if (directive_.keep != 1.0f)
     for (float& value : master_) value *= directive_.keep;
   flush_small(master_);
@@ -201,10 +253,9 @@ void ServerCore::publish_if_due(TimeUs now) {
 }
 
 void ServerCore::release() {
-  const std::vector<PaceRow> rows = pace_rows();
   for (Member& member : members_) {
     if (member.exchange.token == 0 || member.held) continue;
-    if (!finished_ && !pace_->releases(rows, pace_row(member))) continue;
+    if (!finished_ && !pace_->releases(table_, pace_row(member))) continue;
     grant(member, member.exchange.token);
     member.exchange = {};
   }
@@ -220,6 +271,10 @@ void ServerCore::grant(Member& member, RequestToken token) {
   granted.round = round_;
   granted.durable = options_.durable;
   granted.directive = directive_;
+  // A plan of the pace for this worker alone.
+  const uint32_t iterations = pace_->iterations(member.id);
+  granted.directive.tau = std::min(directive_.tau * iterations, std::max(directive_.tau, kTauMax));
+  granted.directive.steps_cap = std::max(granted.directive.steps_cap, granted.directive.tau);
   reply(token, std::move(granted), member.session);
 }
 
@@ -229,14 +284,20 @@ void ServerCore::compose_directive() {
   facts.progress = progress_;
   facts.step_us = typical(&RoundTimes::step_us);
   facts.exchange_us = typical(&RoundTimes::exchange_us);
-  for (const Member& member : members_)
-    if (member.counted)
-      facts.held_out_rows_max = std::max(facts.held_out_rows_max, member.held_out_rows);
-  const uint32_t before = directive_.tau;
-  directive_ = director_.compose(facts);
+  facts.rounds = pace_->apply() == Apply::kHold;
+  worker_costs_.clear();
+  for (const Member& member : members_) {
+    if (!member.counted) continue;
+    facts.held_out_rows_max = std::max(facts.held_out_rows_max, member.held_out_rows);
+    if (member.link.known())
+      worker_costs_.push_back({static_cast<double>(member.step_us), member.link.cost()});
+  }
+  facts.workers = worker_costs_;
+  const Directive before = std::exchange(directive_, director_.compose(facts));
   directive_.finish = finished_;
-  if (directive_.tau != before)
+  if (directive_.tau != before.tau)
     log_info("exchange every %u steps: %s", directive_.tau, directive_.reason.c_str());
+  note_codecs(before);
 }
 
 }  // namespace paceline

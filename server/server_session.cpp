@@ -156,7 +156,7 @@ void ServerCore::uncount(Member& member, const char* why) {
 
 void ServerCore::open_membership(TimeUs now) {
   bool changed = false;
-  const uint64_t slowest = smallest_clock(pace_rows());
+  const uint64_t slowest = table_.smallest_clock();
   for (Member& member : members_) {
     const bool counts = member.eligible && !member.left && alive(member, now) && !member.observes();
     if (counts != member.counted) changed = true;

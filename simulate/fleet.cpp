@@ -35,10 +35,12 @@ void Fleet::start_worker(Agent& agent) {
   options.feature_count = static_cast<uint32_t>(options_.server.run.model.input_features());
   options.class_count = options_.server.run.model.class_count;
   options.jitter_seed = options_.seed;
+  options.unsend = options_.unsend;
   agent.channel = network_->dial(agent.plan.name);
   agent.core = std::make_unique<WorkerCore>(std::move(options), agent.plan.factory);
   agent.unit_due = kNever;
   agent.heartbeat_due = now_;
+  if (!agent.state.empty()) PACELINE_CHECK(agent.core->restore(agent.state).ok());
   agent.core->start(now_);
   flush(agent);
 }
@@ -57,7 +59,10 @@ void Fleet::stop_worker(size_t index) {
   agent.plan.joins_at_us = kNever;
 }
 
-void Fleet::restart_worker(size_t index) { agents_[index].plan.joins_at_us = now_; }
+void Fleet::restart_worker(size_t index, Bytes state) {
+  agents_[index].state = std::move(state);
+  agents_[index].plan.joins_at_us = now_;
+}
 
 Status Fleet::restart_server(ByteSpan state, bool exact) {
   waiting_.clear();
@@ -75,8 +80,9 @@ bool Fleet::pump_server() {
   Request request;
   while (listener_->receive(&request, now_)) {
     happened = true;
-    const Result<Envelope> envelope = decode(request.message);
+    Result<Envelope> envelope = decode(request.message);
     if (!envelope) continue;
+    if (options_.tamper) options_.tamper(&*envelope);
     const RequestToken token = next_token_++;
     waiting_[token] = std::move(request.responder);
     server_->on_request(token, request.peer_identity, *envelope, now_);

@@ -29,6 +29,9 @@ struct FleetOptions {
   std::vector<FleetWorker> workers;
   LoopbackFaults faults;
   uint64_t seed = 1;
+  bool unsend = true;  // of all workers, as WorkerOptions has it
+  // Sees each request before the server does, and may change it: a fault that the loopback can't make.
+  std::function<void(Envelope*)> tamper;
   // Replaces the frequency policy that the server options name, for this fleet's first server.
   std::function<std::unique_ptr<Freq>()> make_freq;
 };
@@ -50,10 +53,11 @@ class Fleet {
   // Message bytes of all workers so far, both ways.
   uint64_t bytes() const;
 
-  // Faults. A worker that restarts has lost everything but its data; a server comes back from
-  // `state`.
+  // Faults. A worker that restarts has lost everything but its data and `state`, what its core saved
+  // once; a server comes back from `state`.
   void stop_worker(size_t index);
-  void restart_worker(size_t index);
+  void restart_worker(size_t index, Bytes state = {});
+  bool runs(size_t index) const { return agents_[index].core != nullptr; }
   Status restart_server(ByteSpan state, bool exact);
 
  private:
@@ -61,6 +65,7 @@ class Fleet {
     FleetWorker plan;
     std::unique_ptr<WorkerCore> core;
     std::unique_ptr<Channel> channel;
+    Bytes state;  // to start from
     uint64_t incarnation = 0;
     TimeUs unit_due = kNever;
     uint64_t unit_ticket = 0;

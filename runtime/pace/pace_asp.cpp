@@ -3,6 +3,7 @@
 // Every update is divided by the weights of all members, so n updates move as far as one round of
 // bsp; staleness grows with the number of workers (n - 1 on average with equal ones).
 #include "runtime/pace/pace.h"
+#include "runtime/pace/parameters.h"
 
 namespace paceline {
 
@@ -12,16 +13,14 @@ class AspPace final : public Pace {
  public:
   Apply apply() const override { return Apply::kNow; }
   Divisor divisor() const override { return Divisor::kMembers; }
-  bool closes(std::span<const PaceRow>) const override { return false; }
-  bool releases(std::span<const PaceRow>, const PaceRow&) const override { return true; }
+  bool releases(const ClockTable&, const PaceRow&) const override { return true; }
   const char* waiting_reason() const override { return "nothing: this pace never waits"; }
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Pace>> make_asp_pace(std::string_view parameter) {
-  if (!parameter.empty())
-    return fail(Code::kInvalidArgument, "pace asp takes no parameter; write just \"asp\"");
+Result<std::unique_ptr<Pace>> make_asp_pace(std::string_view parameters) {
+  PACELINE_TRY(parse_no_pace_numbers("asp", parameters));
   return std::make_unique<AspPace>();
 }
 

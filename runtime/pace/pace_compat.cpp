@@ -5,9 +5,8 @@
 // member has its minimum everybody is told to cut; a step in flight is aborted; the round closes
 // when the updates are there. With equal workers everybody has just its minimum and the bytes are
 // those of bsp.
-#include <algorithm>
-
 #include "runtime/pace/pace.h"
+#include "runtime/pace/parameters.h"
 
 namespace paceline {
 
@@ -17,22 +16,21 @@ class CompatPace final : public Pace {
  public:
   Apply apply() const override { return Apply::kHold; }
   Divisor divisor() const override { return Divisor::kContributors; }
-  bool closes(std::span<const PaceRow> members) const override {
-    return std::ranges::all_of(members, &PaceRow::held);
+  bool closes(const ClockTable& members) const override {
+    return members.held_count() == members.size();
   }
-  bool releases(std::span<const PaceRow>, const PaceRow& row) const override { return !row.held; }
+  bool releases(const ClockTable&, const PaceRow& row) const override { return !row.held; }
   bool elastic() const override { return true; }
-  bool cuts(std::span<const PaceRow> members) const override {
-    return std::ranges::all_of(members, [](const PaceRow& row) { return row.ready || row.held; });
+  bool cuts(const ClockTable& members) const override {
+    return members.ready_or_held_count() == members.size();
   }
   const char* waiting_reason() const override { return "the round waits for the slowest worker"; }
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Pace>> make_compat_pace(std::string_view parameter) {
-  if (!parameter.empty())
-    return fail(Code::kInvalidArgument, "pace compat takes no parameter; write just \"compat\"");
+Result<std::unique_ptr<Pace>> make_compat_pace(std::string_view parameters) {
+  PACELINE_TRY(parse_no_pace_numbers("compat", parameters));
   return std::make_unique<CompatPace>();
 }
 

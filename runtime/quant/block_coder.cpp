@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "runtime/base/check.h"
 #include "runtime/quant/kernel_math.h"
@@ -69,22 +70,39 @@ Result<CodecId> codec_by_name(std::string_view name) {
               static_cast<int>(name.size()), name.data(), names.c_str());
 }
 
+Status check_codec_down(CodecId id) {
+  const CodecInfo& info = codec_info(id);
+  if (info.refused_down == nullptr) return {};
+  return fail(Code::kInvalidArgument, "codec %s can't go down: %s", info.name, info.refused_down);
+}
+
 Result<CodecId> codec_by_wire_id(uint8_t id) {
   if (std::find(kIds.begin(), kIds.end(), id) == kIds.end())
     return fail(Code::kCorrupt, "codec id %u is not known here; is the other end newer?", id);
   return static_cast<CodecId>(id);
 }
 
+EntryRange entry_range(const unsigned char* ranges, size_t group) {
+  uint16_t bounds[2];
+  std::memcpy(bounds, ranges + group * sizeof bounds[0], sizeof bounds);
+  return {bounds[0], bounds[1]};
+}
+
+bool scale_is_legal(uint32_t scale, float max) {
+  return scale == 0 || (scale >= kFlushBits >> 16 && scale <= bits_of(max) >> 16);
+}
+
+Status illegal_scale(size_t block, uint32_t scale) {
+  return fail(Code::kCorrupt, "block %zu: scale 0x%04x is not one that a codec writes", block,
+              scale);
+}
+
 Status verify_scales(const CodedBlocks& blocks, const CodedBytes& in, size_t code_bytes,
                      float max) {
-  const uint32_t lowest = kFlushBits >> 16;
-  const uint32_t highest = bits_of(max) >> 16;
   for (size_t block = 0; block < blocks.block_count; ++block) {
     const uint32_t scale = load_bf16(in.scales, block);
-    if (scale >= lowest && scale <= highest) continue;
-    if (scale != 0)
-      return fail(Code::kCorrupt, "block %zu: scale 0x%04x is not one that a codec writes",
-                  blocks.first_block + block, scale);
+    if (!scale_is_legal(scale, max)) return illegal_scale(blocks.first_block + block, scale);
+    if (scale != 0) continue;
     const unsigned char* codes = in.codes + block * code_bytes;
     if (std::any_of(codes, codes + code_bytes, [](unsigned char code) { return code != 0; }))
       return fail(Code::kCorrupt, "block %zu: scale 0 with codes other than 0",

@@ -15,6 +15,7 @@ namespace {
 
 // Slices of a difference that is encoded: small enough for the stack and the first-level cache.
 constexpr uint32_t kSliceBlocks = 16;
+static_assert(kSliceBlocks % kSparseGroupBlocks == 0);
 constexpr size_t kSliceElements = kSliceBlocks * kBlockElements;
 
 Status out_of_range(const char* what) {
@@ -38,14 +39,16 @@ template <class EncodeBlocks>
 void encode_chunk(const ParameterLayout& layout, const PayloadHeader& header, uint64_t seed,
                   Bytes* out, EncodeBlocks encode_blocks) {
   const PayloadShape shape = payload_shape(layout, header.range, header.codec);
-  out->resize(shape.bytes);
+  out->resize(shape.bytes + shape.entry_bytes_max);
   auto* bytes = reinterpret_cast<unsigned char*>(out->data());
+  if (shape.ranges_begin < shape.bytes) std::memset(bytes + shape.ranges_begin, 0, 2);
   PayloadOffsets at(shape, header.codec);
   for (ChunkParts part(layout, header.range); part.next(); at.pass(*part)) {
     const CodedBlocks blocks{
         part->first_block, part->block_count, part->element_count, {seed, header.round}};
-    encode_blocks(at.coder(*part), blocks, CodedOutput{bytes + at.scales(), bytes + at.codes()});
+    encode_blocks(at.coder(*part), blocks, at.coded<CodedOutput>(*part, bytes));
   }
+  out->resize(payload_bytes(shape, *out));
   seal_payload(header, shape, *out);
 }
 
@@ -69,9 +72,11 @@ void encode_difference(const BlockCoder& coder, const CodedBlocks& blocks, const
     const size_t at = size_t{slice.first_block} * kBlockElements;
     negate(subtrahend == nullptr ? nullptr : subtrahend + at,
            size_t{slice.block_count} * kBlockElements, negated);
-    coder.encode(slice, minuend + at, negated,
-                 {out.scales + size_t{done} * coder.scale_bytes,
-                  out.codes + size_t{done} * coder.code_bytes});
+    CodedOutput to = out;
+    to.scales += coder.scale_bytes_of(done);
+    to.codes += size_t{done} * coder.code_bytes;
+    if (coder.sparse()) to.ranges += BlockCoder::sparse_groups(done) * sizeof(uint16_t);
+    coder.encode(slice, minuend + at, negated, to);
   }
 }
 

@@ -30,20 +30,24 @@ enum class CodecId : uint8_t {
 struct CodecInfo {
   CodecId id;
   const char* name;         // as in configuration: "s1r"
-  double bits_per_element;  // on wide blocks, scales included
+  double bits_per_element;  // on wide blocks, scales included; TK: where no gap is long
   const char* use;          // one line for people
   bool lossy;               // needs a residual
+  // Why it may not carry deltas, and what may; null if it may.
+  const char* refused_down = nullptr;
 };
 
 std::span<const CodecInfo> codecs();
 const CodecInfo& codec_info(CodecId id);
 // Errors: kInvalidArgument with the list of names.
 Result<CodecId> codec_by_name(std::string_view name);
+// Errors: kInvalidArgument with the reason if the codec may not carry deltas.
+Status check_codec_down(CodecId id);
 // Errors: kCorrupt. For numbers from the wire.
 Result<CodecId> codec_by_wire_id(uint8_t id);
 
-// Which rotation S1R applies to a block: D depends on (seed, key, block). Up: the run's seed and
-// the publication number of the update's base. Down: downlink_seed(seed) and the number of the
+// Which rotation S1R and Q4R apply to a block: D depends on (seed, key, block). Up: the run's seed
+// and the publication number of the update's base. Down: downlink_seed(seed) and the number of the
 // publication that the delta leads to. Other codecs ignore it.
 struct RotationKey {
   uint64_t seed = 0;
@@ -87,13 +91,13 @@ class PayloadView {
 };
 
 // Checks everything before anything is used: magic, version, ids, range against
-// layout.chunk(chunk), exact length, CRC, finite non-negative scales, no -128 code, finite raw
-// values below 2^119, no set reserved bit. The view borrows `bytes`. Errors: kCorrupt, naming the
-// field.
+// layout.chunk(chunk), exact length, CRC, finite non-negative scales, no code that encoders do not
+// write, entries within their group, finite raw values below 2^119, no set reserved bit. The view
+// borrows `bytes`. Errors: kCorrupt, naming the field.
 Result<PayloadView> verify_payload(const ParameterLayout& layout, uint32_t chunk, ByteSpan bytes);
 
 // into[chunk's elements] += decoded. Un-send: add a refused payload back to the residual, then
-// residuals below 2^-90 become +0.
+// residuals below 2^-90 become +0. (Elements that TK has no entry for keep their bits.)
 void add_payload(const ParameterLayout& layout, const PayloadView& payload, uint64_t seed,
                  std::span<float> into);
 

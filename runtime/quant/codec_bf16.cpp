@@ -40,6 +40,7 @@ constinit const BlockCoder block_coder_bf16 = {
     .code_bytes = kBlockElements * 2,
     .takes_narrow = true,
     .rotated = false,
+    .entry_bytes_max = 0,
     .encode = encode,
     .verify = verify_values<Bf16>,
     .add = add_values<Bf16>,

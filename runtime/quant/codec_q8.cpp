@@ -66,6 +66,7 @@ constinit const BlockCoder block_coder_q8 = {
     .code_bytes = kBlockElements,
     .takes_narrow = true,
     .rotated = false,
+    .entry_bytes_max = 0,
     .encode = encode,
     .verify = verify,
     .add = add,

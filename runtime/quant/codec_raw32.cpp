@@ -35,6 +35,7 @@ constinit const BlockCoder block_coder_raw32 = {
     .code_bytes = kBlockElements * 4,
     .takes_narrow = true,
     .rotated = false,
+    .entry_bytes_max = 0,
     .encode = encode,
     .verify = verify_values<Raw32>,
     .add = add_values<Raw32>,

@@ -3,46 +3,22 @@
 // The rotation is the one of DRIVE (Vargaftik et al., NeurIPS 2021) on blocks of 256; we keep S1's
 // scale, which with error feedback needs no unbiasedness. H / 16 is its own inverse, and 1/16 is
 // exact. Sums of many workers are taken of y, so a block costs one inverse whatever their number.
-#include <algorithm>
-
-#include "runtime/quant/block_coder.h"
 #include "runtime/quant/dispatch.h"
-#include "runtime/quant/kernel_math.h"
-#include "runtime/quant/rotation.h"
+#include "runtime/quant/rotated_blocks.h"
 
 namespace paceline {
 
 namespace {
 
 constexpr uint32_t kCodeBytes = kBlockElements / 8;
-constexpr size_t kSliceBlocks = 16;
-
-// Calls visit(first, count, signs) for slices of blocks whose signs fit on the stack.
-template <class Visit>
-void for_slices(const CodedBlocks& blocks, Visit visit) {
-  uint64_t signs[kSliceBlocks * kSignWords];
-  for (size_t first = 0; first < blocks.block_count; first += kSliceBlocks) {
-    const size_t count = std::min<size_t>(kSliceBlocks, blocks.block_count - first);
-    for (size_t i = 0; i < count; ++i)
-      rotation_signs(blocks.rotation, blocks.first_block + first + i, signs + i * kSignWords);
-    visit(first, count, signs);
-  }
-}
 
 void encode(const CodedBlocks& blocks, const float* update, float* residual,
             const CodedOutput& out) {
-  for_slices(blocks, [&](size_t first, size_t count, const uint64_t* signs) {
-    const size_t element = first * kBlockElements;
-    kernels().encode_s1r(update + element, residual + element, signs, count, out.scales + first * 2,
-                         out.codes + first * kCodeBytes);
-  });
+  encode_rotated(kernels().encode_s1r, kCodeBytes, blocks, update, residual, out);
 }
 
 void add(const CodedBlocks& blocks, const CodedBytes& in, float* into) {
-  for_slices(blocks, [&](size_t first, size_t count, const uint64_t* signs) {
-    kernels().add_s1r(in.scales + first * 2, in.codes + first * kCodeBytes, signs, count,
-                      into + first * kBlockElements);
-  });
+  add_rotated(kernels().add_s1r, kCodeBytes, blocks, in, into);
 }
 
 // In the rotated domain: what travels is S1, legal and long as S1 is.
@@ -64,6 +40,7 @@ constinit const BlockCoder block_coder_s1r = {
     .code_bytes = kCodeBytes,
     .takes_narrow = false,
     .rotated = true,
+    .entry_bytes_max = 0,
     .encode = encode,
     .verify = verify,
     .add = add,

@@ -18,30 +18,51 @@ KERNEL_SET(scalar)
 
 namespace {
 
-const std::array kSets = {
-#define KERNEL_SET(name) &kernel_set_##name,
-#include "kernel_sets.inc"
-    KERNEL_SET(scalar)
-#undef KERNEL_SET
-};
+// `set`, and the scalar loops where it has none of its own.
+KernelSet completed(KernelSet set) {
+  const auto complete = [&set](auto entry) {
+    if (set.*entry == nullptr) set.*entry = kernel_set_scalar.*entry;
+  };
+  complete(&KernelSet::encode_q4);
+  complete(&KernelSet::encode_q4r);
+  complete(&KernelSet::add_q4);
+  complete(&KernelSet::add_q4r);
+  complete(&KernelSet::sum_q4);
+  complete(&KernelSet::gather_maxima);
+  complete(&KernelSet::find_large);
+  return set;
+}
 
 std::atomic<const KernelSet*> chosen{nullptr};
 
 const KernelSet* best() {
-  for (const KernelSet* set : kSets)
+  for (const KernelSet* set : kernel_sets())
     if (kernel_set_runs(*set)) return set;
-  return &kernel_set_scalar;
+  return kernel_sets().back();
 }
 
 }  // namespace
 
-std::span<const KernelSet* const> kernel_sets() { return kSets; }
+std::span<const KernelSet* const> kernel_sets() {
+  static const std::array sets = {
+#define KERNEL_SET(name) completed(kernel_set_##name),
+#include "kernel_sets.inc"
+      KERNEL_SET(scalar)
+#undef KERNEL_SET
+  };
+  static const auto pointers = [] {
+    std::array<const KernelSet*, std::tuple_size_v<decltype(sets)>> all;
+    for (size_t i = 0; i < all.size(); ++i) all[i] = &sets[i];
+    return all;
+  }();
+  return pointers;
+}
 
 bool kernel_set_runs(const KernelSet& set) { return (set.cpu_features & ~cpu_features()) == 0; }
 
 Result<const KernelSet*> kernel_set_by_name(std::string_view name) {
   std::string names;
-  for (const KernelSet* set : kSets) {
+  for (const KernelSet* set : kernel_sets()) {
     if (set->name != name) {
       names += names.empty() ? "" : ", ";
       names += set->name;

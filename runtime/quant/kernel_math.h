@@ -54,6 +54,11 @@ static inline uint32_t q8_scale(uint32_t absmax_bits) {
   return bf16_up(float_of(absmax_bits) * (1.0f / 127.0f));
 }
 
+// The Q4 scale, likewise: |c / scale| <= 7.
+static inline uint32_t q4_scale(uint32_t absmax_bits) {
+  return bf16_up(float_of(absmax_bits) / 7.0f);
+}
+
 // Little-endian, at any alignment; `index` counts numbers.
 static inline uint32_t load_bf16(const unsigned char* bytes, size_t index) {
   return static_cast<uint32_t>(bytes[2 * index]) |

@@ -7,9 +7,9 @@
 // defines one global symbol: its KernelSet.
 //
 // Shapes: `blocks` counts blocks of kKernelBlock values; scales are 2 bytes a block (bf16,
-// little-endian); codes are 256 bytes (Q8) or 32 bytes (S1, S1R) a block; signs are four words a
-// block (rotation.h). No pointer needs an alignment beyond its type's, scales and codes none at
-// all. No two areas overlap. Zero blocks are allowed.
+// little-endian); codes are 256 bytes (Q8), 128 bytes (Q4, Q4R) or 32 bytes (S1, S1R) a block;
+// signs are four words a block (rotation.h). No pointer needs an alignment beyond its type's,
+// scales and codes none at all. No two areas overlap. Zero blocks are allowed.
 #pragma once
 
 #include <stddef.h>
@@ -36,6 +36,7 @@ uint32_t cpu_features();
 struct BlockTerm {
   float weight;
   const unsigned char* codes;
+  uint32_t code_bytes = 0;  // for codecs whose codes vary in length
 };
 
 struct KernelSet {
@@ -69,6 +70,30 @@ struct KernelSet {
 
   // into += D H(rotated) / 16 for one block. Destroys `rotated`.
   void (*unrotate_add)(float* rotated, const uint64_t* signs, float* into);
+
+  // From here on a set may leave entries out and then gets the scalar ones (dispatch.cpp).
+
+  // As their namesakes above. Two codes a byte, the first one in the lower half.
+  void (*encode_q4)(const float* update, float* residual, size_t blocks, unsigned char* scales,
+                    unsigned char* codes) = nullptr;
+  void (*encode_q4r)(const float* update, float* residual, const uint64_t* signs, size_t blocks,
+                     unsigned char* scales, unsigned char* codes) = nullptr;
+  void (*add_q4)(const unsigned char* scales, const unsigned char* codes, size_t blocks,
+                 float* into) = nullptr;
+  void (*add_q4r)(const unsigned char* scales, const unsigned char* codes, const uint64_t* signs,
+                  size_t blocks, float* into) = nullptr;
+  void (*sum_q4)(const BlockTerm* terms, size_t count, float* acc) = nullptr;
+
+  // residual = c = flush(update + residual). A strip is eight values, 16 apart: maxima[32 b + 16 h
+  // + l] gets the bits of the largest |c| of the values l, l + 16, ..., l + 112 of half h of block
+  // b.
+  void (*gather_maxima)(const float* update, float* residual, size_t blocks,
+                        uint32_t* maxima) = nullptr;
+
+  // Writes the positions, ascending, of all values whose magnitude has at least the bits `least`
+  // (> 0), and returns how many there are. `positions` has room for all; blocks <= 16.
+  size_t (*find_large)(const float* values, size_t blocks, uint32_t least,
+                       uint16_t* positions) = nullptr;
 };
 
 }  // namespace paceline

@@ -74,19 +74,34 @@ Result<PayloadHeader> read_header(ChunkRange range, ByteSpan bytes) {
   return header;
 }
 
+// Ranges begin at 0 and do not fall; the last one made the payload's length.
+Status verify_ranges(const PayloadShape& shape, ByteSpan bytes) {
+  uint16_t last = 0;
+  for (size_t at = shape.ranges_begin; at < shape.bytes; at += sizeof last) {
+    const uint16_t next = read_at<uint16_t>(bytes, at);
+    if (next < last || (at == shape.ranges_begin && next != 0))
+      return fail(Code::kCorrupt, "range %zu is %u, after %u",
+                  (at - shape.ranges_begin) / sizeof last, next, last);
+    last = next;
+  }
+  return {};
+}
+
 Result<PayloadView> verify(const ParameterLayout& layout, uint32_t chunk, ByteSpan bytes) {
   const ChunkRange range = layout.chunk(chunk);
   PACELINE_ASSIGN(const PayloadHeader header, read_header(range, bytes));
   const PayloadShape shape = payload_shape(layout, range, header.codec);
-  if (bytes.size() != shape.bytes)
+  const size_t needed = bytes.size() < shape.bytes ? shape.bytes : payload_bytes(shape, bytes);
+  if (bytes.size() != needed)
     return fail(Code::kCorrupt, "%zu bytes, %s needs %zu", bytes.size(),
-                codec_info(header.codec).name, shape.bytes);
+                codec_info(header.codec).name, needed);
   if (checksum(bytes) != read_at<uint32_t>(bytes, kChecksumAt))
     return fail(Code::kCorrupt, "checksum 0x%08x, the bytes have 0x%08x",
                 read_at<uint32_t>(bytes, kChecksumAt), checksum(bytes));
   const ByteSpan padding = bytes.subspan(shape.scales_end, shape.codes_begin - shape.scales_end);
   if (std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; }))
     return fail(Code::kCorrupt, "the padding after the scales is not 0");
+  PACELINE_TRY(verify_ranges(shape, bytes));
 
   const PayloadView view = PayloadAccess::make(header, chunk, bytes);
   Status status;
@@ -105,20 +120,33 @@ PayloadShape payload_shape(const ParameterLayout& layout, ChunkRange range, Code
   PayloadShape shape;
   shape.scales_end = kPayloadHeaderBytes;
   size_t code_bytes = 0;
+  size_t groups = 0;
   for (ChunkParts part(layout, range); part.next();) {
     const BlockCoder& coder = block_coder(codec, part->wide);
-    shape.scales_end += size_t{part->block_count} * coder.scale_bytes;
+    shape.scales_end += coder.scale_bytes_of(part->block_count);
     code_bytes += size_t{part->block_count} * coder.code_bytes;
+    if (coder.sparse()) groups += BlockCoder::sparse_groups(part->block_count);
   }
   shape.codes_begin = (shape.scales_end + kCodesAlignment - 1) / kCodesAlignment * kCodesAlignment;
-  shape.bytes = shape.codes_begin + code_bytes;
-  PACELINE_CHECK(shape.bytes <= kChunkBytesMax);
+  shape.ranges_begin = shape.codes_begin + code_bytes;
+  shape.bytes = shape.ranges_begin;
+  if (const BlockCoder& coder = block_coder(codec); coder.sparse()) {
+    shape.bytes += (groups + 1) * sizeof(uint16_t);
+    shape.entry_bytes_max = groups * coder.entry_bytes_max;
+    PACELINE_CHECK(shape.entry_bytes_max <= UINT16_MAX);
+  }
+  PACELINE_CHECK(shape.bytes + shape.entry_bytes_max <= kChunkBytesMax);
   return shape;
+}
+
+size_t payload_bytes(const PayloadShape& shape, ByteSpan payload) {
+  if (shape.ranges_begin == shape.bytes) return shape.bytes;
+  return shape.bytes + read_at<uint16_t>(payload, shape.bytes - sizeof(uint16_t));
 }
 
 void seal_payload(const PayloadHeader& header, const PayloadShape& shape,
                   std::span<std::byte> payload) {
-  PACELINE_CHECK(payload.size() == shape.bytes);
+  PACELINE_CHECK(payload.size() >= shape.bytes && payload.size() == payload_bytes(shape, payload));
   write_at(payload, 0, kMagic);
   write_at(payload, 2, kVersion);
   write_at(payload, 3, static_cast<uint8_t>(header.codec));

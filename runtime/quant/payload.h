@@ -17,6 +17,8 @@
 //                          header's first byte
 //       codes              of each block, in block order, without gaps; their lengths follow from
 //                          the layout and the codec alone, so every offset is a prefix sum
+//       ranges             u16, sparse codecs only: where each group's entries end, after a 0
+//       entries            of each group, in order
 #pragma once
 
 #include <cstddef>
@@ -37,13 +39,18 @@ struct PayloadHeader {
   uint64_t round = 0;
 };
 
-// Where things stand in a payload, and its exact length.
+// Where things stand in a payload, and its length: exact, or without a sparse codec's entries.
 struct PayloadShape {
   size_t scales_end = 0;
   size_t codes_begin = 0;
+  size_t ranges_begin = 0;
   size_t bytes = 0;
+  size_t entry_bytes_max = 0;
 };
 PayloadShape payload_shape(const ParameterLayout& layout, ChunkRange range, CodecId codec);
+
+// The exact length of a payload that has at least shape.bytes: with what its last range says.
+size_t payload_bytes(const PayloadShape& shape, ByteSpan payload);
 
 // Writes the header, the padding and the checksum around the scales and codes that stand in
 // `payload`.
@@ -77,19 +84,36 @@ class PayloadOffsets {
  public:
   PayloadOffsets() = default;
   PayloadOffsets(const PayloadShape& shape, CodecId codec)
-      : codec_(codec), codes_(shape.codes_begin) {}
+      : codec_(codec),
+        codes_(shape.codes_begin),
+        ranges_(shape.ranges_begin),
+        entries_(shape.bytes) {}
   const BlockCoder& coder(const ChunkPart& part) const { return block_coder(codec_, part.wide); }
   size_t scales() const { return scales_; }
   size_t codes() const { return codes_; }
+  // Of a part whose coder is sparse.
+  size_t ranges() const { return ranges_; }
+  size_t entries() const { return entries_; }
   void pass(const ChunkPart& part) {
-    scales_ += size_t{part.block_count} * coder(part).scale_bytes;
-    codes_ += size_t{part.block_count} * coder(part).code_bytes;
+    const BlockCoder& coder = this->coder(part);
+    scales_ += coder.scale_bytes_of(part.block_count);
+    codes_ += size_t{part.block_count} * coder.code_bytes;
+    if (coder.sparse()) ranges_ += BlockCoder::sparse_groups(part.block_count) * sizeof(uint16_t);
+  }
+
+  // What a coder is given of a payload for the part: CodedBytes, or CodedOutput where it writes.
+  template <class Coded, class Byte>
+  Coded coded(const ChunkPart& part, Byte* payload) const {
+    if (coder(part).sparse()) return {payload + scales_, payload + entries_, payload + ranges_};
+    return {payload + scales_, payload + codes_};
   }
 
  private:
   CodecId codec_ = CodecId::kRaw32;
   size_t scales_ = kPayloadHeaderBytes;
   size_t codes_ = 0;
+  size_t ranges_ = 0;
+  size_t entries_ = 0;
 };
 
 // The inside of a PayloadView, for this folder.
@@ -112,7 +136,7 @@ void for_each_part(const ParameterLayout& layout, const PayloadView& view, uint6
   for (ChunkParts part(layout, range); part.next(); at.pass(*part)) {
     const CodedBlocks blocks{
         part->first_block, part->block_count, part->element_count, {seed, view.key()}};
-    visit(at.coder(*part), blocks, CodedBytes{bytes + at.scales(), bytes + at.codes()},
+    visit(at.coder(*part), blocks, at.coded<CodedBytes>(*part, bytes),
           size_t{part->first_block} * kBlockElements);
   }
 }

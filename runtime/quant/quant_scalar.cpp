@@ -64,6 +64,19 @@ void hadamard(float* values) {
       }
 }
 
+// y = H(D c) / 16; returns the bits of the largest |y|.
+uint32_t rotate(const float* c, const uint64_t* signs, float* y) {
+  for (size_t i = 0; i < kKernelBlock; ++i) y[i] = float_of(bits_of(c[i]) ^ sign_of(signs, i));
+  hadamard(y);
+  uint32_t absmax = 0;
+  for (size_t i = 0; i < kKernelBlock; ++i) {
+    y[i] *= 0.0625f;
+    const uint32_t magnitude = bits_of(y[i]) & kMagnitudeBits;
+    absmax = magnitude > absmax ? magnitude : absmax;
+  }
+  return absmax;
+}
+
 // values = D H(values) / 16
 void unrotate(float* values, const uint64_t* signs) {
   hadamard(values);
@@ -140,9 +153,7 @@ void encode_s1r(const float* update, float* residual, const uint64_t* signs, siz
     float c[kKernelBlock];
     float y[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
-    for (size_t i = 0; i < kKernelBlock; ++i) y[i] = float_of(bits_of(c[i]) ^ sign_of(signs, i));
-    hadamard(y);
-    for (float& value : y) value *= 0.0625f;
+    rotate(c, signs, y);
     const float mean = mean_magnitude(y);
     if (absmax >= kRangeBits || bits_of(mean) < kZeroBlockBits) {
       const bool zero = absmax < kRangeBits;
@@ -204,6 +215,121 @@ void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
   for (size_t i = 0; i < kKernelBlock; ++i) into[i] += rotated[i];
 }
 
+// Codes of a block by its scale, and what they decode to.
+void store_q4(const float* values, float scale, unsigned char* codes, float* decoded) {
+  const float inverse = 1.0f / scale;
+  int32_t q[kKernelBlock];
+  for (size_t i = 0; i < kKernelBlock; ++i) {
+    const float rounded = (values[i] * inverse + kRoundMagic) - kRoundMagic;
+    q[i] = static_cast<int32_t>(rounded);
+    decoded[i] = rounded * scale;
+  }
+  for (size_t byte = 0; byte < kKernelBlock / 2; ++byte)
+    codes[byte] = static_cast<unsigned char>((q[2 * byte] & 0xF) | (q[2 * byte + 1] & 0xF) << 4);
+}
+
+// Half bytes in two's complement: 0x9 .. 0xF stand for -7 .. -1.
+float q4_code(const unsigned char* codes, size_t i) {
+  const int32_t nibble = codes[i / 2] >> (i % 2 * 4) & 0xF;
+  return static_cast<float>((nibble ^ 8) - 8);
+}
+
+void encode_q4(const float* update, float* residual, size_t blocks, unsigned char* scales,
+               unsigned char* codes) {
+  for (size_t block = 0; block < blocks;
+       ++block, update += kKernelBlock, residual += kKernelBlock, codes += kKernelBlock / 2) {
+    float c[kKernelBlock];
+    const uint32_t absmax = gather(update, residual, c);
+    if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
+      const bool zero = absmax < kZeroBlockBits;
+      store_bf16(scales, block, zero ? 0u : kScaleRefused);
+      memset(codes, 0, kKernelBlock / 2);
+      if (zero) keep_all(c, residual);
+      continue;
+    }
+    const uint32_t scale_bits = q4_scale(absmax);
+    store_bf16(scales, block, scale_bits);
+    float decoded[kKernelBlock];
+    store_q4(c, bf16_to_float(scale_bits), codes, decoded);
+    for (size_t i = 0; i < kKernelBlock; ++i) residual[i] = flushed(c[i] - decoded[i]);
+  }
+}
+
+void encode_q4r(const float* update, float* residual, const uint64_t* signs, size_t blocks,
+                unsigned char* scales, unsigned char* codes) {
+  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock, residual += kKernelBlock,
+              signs += kKernelBlock / 64, codes += kKernelBlock / 2) {
+    float c[kKernelBlock];
+    float y[kKernelBlock];
+    const uint32_t absmax = gather(update, residual, c);
+    const uint32_t rotated_max = rotate(c, signs, y);
+    if (absmax >= kRangeBits || rotated_max < kZeroBlockBits) {
+      const bool zero = absmax < kRangeBits;
+      store_bf16(scales, block, zero ? 0u : kScaleRefused);
+      memset(codes, 0, kKernelBlock / 2);
+      if (zero) keep_all(c, residual);
+      continue;
+    }
+    const uint32_t scale_bits = q4_scale(rotated_max);
+    store_bf16(scales, block, scale_bits);
+    float decoded[kKernelBlock];
+    store_q4(y, bf16_to_float(scale_bits), codes, decoded);
+    unrotate(decoded, signs);
+    for (size_t i = 0; i < kKernelBlock; ++i) residual[i] = flushed(c[i] - decoded[i]);
+  }
+}
+
+void add_q4(const unsigned char* scales, const unsigned char* codes, size_t blocks, float* into) {
+  for (size_t block = 0; block < blocks; ++block, codes += kKernelBlock / 2, into += kKernelBlock) {
+    const float scale = bf16_to_float(load_bf16(scales, block));
+    for (size_t i = 0; i < kKernelBlock; ++i)
+      into[i] = flushed(into[i] + scale * q4_code(codes, i));
+  }
+}
+
+void add_q4r(const unsigned char* scales, const unsigned char* codes, const uint64_t* signs,
+             size_t blocks, float* into) {
+  for (size_t block = 0; block < blocks;
+       ++block, signs += kKernelBlock / 64, codes += kKernelBlock / 2, into += kKernelBlock) {
+    const float scale = bf16_to_float(load_bf16(scales, block));
+    float z[kKernelBlock];
+    for (size_t i = 0; i < kKernelBlock; ++i) z[i] = scale * q4_code(codes, i);
+    unrotate(z, signs);
+    for (size_t i = 0; i < kKernelBlock; ++i) into[i] = flushed(into[i] + z[i]);
+  }
+}
+
+void sum_q4(const BlockTerm* terms, size_t count, float* acc) {
+  for (size_t t = 0; t < count; ++t)
+    for (size_t i = 0; i < kKernelBlock; ++i)
+      acc[i] += terms[t].weight * q4_code(terms[t].codes, i);
+}
+
+void gather_maxima(const float* update, float* residual, size_t blocks, uint32_t* maxima) {
+  constexpr size_t kStripStride = 16;
+  constexpr size_t kStripLength = 8;
+  for (size_t i = 0; i < blocks * kKernelBlock; i += kStripStride * kStripLength) {
+    uint32_t largest[kStripStride] = {};
+    for (size_t j = i; j < i + kStripStride * kStripLength; j += kStripStride)
+      for (size_t l = 0; l < kStripStride; ++l) {
+        const float c = flushed(update[j + l] + residual[j + l]);
+        residual[j + l] = c;
+        const uint32_t magnitude = bits_of(c) & kMagnitudeBits;
+        largest[l] = magnitude > largest[l] ? magnitude : largest[l];
+      }
+    memcpy(maxima, largest, sizeof largest);
+    maxima += kStripStride;
+  }
+}
+
+size_t find_large(const float* values, size_t blocks, uint32_t least, uint16_t* positions) {
+  size_t found = 0;
+  for (size_t i = 0; i < blocks * kKernelBlock; ++i)
+    if ((bits_of(values[i]) & kMagnitudeBits) >= least)
+      positions[found++] = static_cast<uint16_t>(i);
+  return found;
+}
+
 }  // namespace
 
 extern const KernelSet kernel_set_scalar;
@@ -220,6 +346,13 @@ constinit const KernelSet kernel_set_scalar = {
     .sum_q8 = sum_q8,
     .sum_s1 = sum_s1,
     .unrotate_add = unrotate_add,
+    .encode_q4 = encode_q4,
+    .encode_q4r = encode_q4r,
+    .add_q4 = add_q4,
+    .add_q4r = add_q4r,
+    .sum_q4 = sum_q4,
+    .gather_maxima = gather_maxima,
+    .find_large = find_large,
 };
 
 }  // namespace paceline

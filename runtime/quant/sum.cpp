@@ -1,7 +1,8 @@
 // Sums of many workers' payloads, and what a close does with them.
 //
 // Loop order: block outside, worker inside, one block of accumulators. It reads each payload once
-// and keeps 1 KiB hot, whatever the number of workers, and fixes the order of every addition.
+// and keeps 1 KiB hot, whatever the number of workers, and fixes the order of every addition. Where
+// a worker's codec is sparse, a tile of sixteen blocks is hot instead.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -44,12 +45,15 @@ class TermGroup {
   size_t count_ = 0;
 };
 
+// `group` counts from the part that `at` stands at.
 BlockTerm term_of(const WeightedPayload& worker, const BlockCoder& coder, const PayloadOffsets& at,
-                  size_t block) {
+                  size_t group) {
   const unsigned char* bytes = PayloadAccess::bytes(worker.payload);
   float weight = worker.weight;
-  if (coder.scale_bytes > 0) weight *= bf16_to_float(load_bf16(bytes + at.scales(), block));
-  return {weight, bytes + at.codes() + block * coder.code_bytes};
+  if (coder.scale_bytes > 0) weight *= bf16_to_float(load_bf16(bytes + at.scales(), group));
+  if (!coder.sparse()) return {weight, bytes + at.codes() + group * coder.code_bytes};
+  const EntryRange range = entry_range(bytes + at.ranges(), group);
+  return {weight, bytes + at.entries() + range.begin, range.end - range.begin};
 }
 
 // Offsets of the present part for every codec, so that no worker needs a cursor of its own.
@@ -70,21 +74,45 @@ class CodecOffsets {
   std::array<PayloadOffsets, kCodecCount> at_;
 };
 
-// First pass: sum = the terms of all blocks that are not rotated.
+// acc += the terms of consecutive workers with dense codecs, for `blocks` blocks from block `first`
+// of the part on.
+void sum_dense(const CodecOffsets& offsets, const ChunkPart& part,
+               std::span<const WeightedPayload> workers, size_t first, size_t blocks, float* acc) {
+  for (size_t block = first; block < first + blocks; ++block, acc += kBlockElements) {
+    TermGroup group(acc);
+    for (const WeightedPayload& worker : workers) {
+      const PayloadOffsets& at = offsets.of(worker.payload.codec());
+      const BlockCoder& coder = at.coder(part);
+      if (!coder.rotated) group.add(coder, term_of(worker, coder, at, block));
+    }
+    group.finish();
+  }
+}
+
+// First pass: sum = the terms of all blocks that are not rotated. A sparse codec's group covers
+// several blocks, so the workers before it have to be through with all of them: a tile is as long.
 void sum_unrotated(const ParameterLayout& layout, ChunkRange range,
                    std::span<const WeightedPayload> workers, float* sum) {
   CodecOffsets offsets(layout, range);
   for (ChunkParts part(layout, range); part.next(); offsets.pass(*part)) {
-    for (size_t block = 0; block < part->block_count; ++block) {
-      float* acc = sum + (part->first_block + block) * kBlockElements;
-      std::fill_n(acc, kBlockElements, 0.0f);
-      TermGroup group(acc);
-      for (const WeightedPayload& worker : workers) {
-        const PayloadOffsets& at = offsets.of(worker.payload.codec());
+    for (size_t first = 0; first < part->block_count; first += kSparseGroupBlocks) {
+      const size_t blocks = std::min<size_t>(kSparseGroupBlocks, part->block_count - first);
+      float* acc = sum + (part->first_block + first) * kBlockElements;
+      std::fill_n(acc, blocks * kBlockElements, 0.0f);
+      for (std::span<const WeightedPayload> rest = workers; !rest.empty();) {
+        const auto sparse = std::find_if(rest.begin(), rest.end(), [&](const auto& worker) {
+          return offsets.of(worker.payload.codec()).coder(*part).sparse();
+        });
+        const size_t dense = static_cast<size_t>(sparse - rest.begin());
+        sum_dense(offsets, *part, rest.first(dense), first, blocks, acc);
+        rest = rest.subspan(dense);
+        if (rest.empty()) break;
+        const PayloadOffsets& at = offsets.of(rest.front().payload.codec());
         const BlockCoder& coder = at.coder(*part);
-        if (!coder.rotated) group.add(coder, term_of(worker, coder, at, block));
+        const BlockTerm term = term_of(rest.front(), coder, at, first / kSparseGroupBlocks);
+        coder.sum({&term, 1}, acc);
+        rest = rest.subspan(1);
       }
-      group.finish();
     }
   }
 }

@@ -139,6 +139,14 @@ struct Exchange {
   float training_loss = 0;  // mean over the steps
   bool leaving = false;
   std::vector<Evaluation> evaluations;
+  // For choosing codecs; 0: not measured. Time from the cut to the last Got, and from asking for
+  // the newest model to having it.
+  uint32_t push_us = 0;
+  uint32_t fetch_us = 0;
+  // |u|, |u + residual| and the residual that is left.
+  float update_norm = 0;
+  float coded_norm = 0;
+  float residual_norm = 0;
   bool operator==(const Exchange&) const = default;
 };
 struct Granted {

@@ -116,7 +116,12 @@ Result<Message> read(const wire::Exchange& t) {
                     .waited_us = t.waited_us(),
                     .training_loss = std::bit_cast<float>(t.training_loss_bits()),
                     .leaving = t.leaving(),
-                    .evaluations = {}};
+                    .evaluations = {},
+                    .push_us = t.push_us(),
+                    .fetch_us = t.fetch_us(),
+                    .update_norm = std::bit_cast<float>(t.update_norm_bits()),
+                    .coded_norm = std::bit_cast<float>(t.coded_norm_bits()),
+                    .residual_norm = std::bit_cast<float>(t.residual_norm_bits())};
   if (const auto* evaluations = t.evaluations())
     for (const wire::Evaluation* e : *evaluations)
       exchange.evaluations.push_back({.publication = e->publication(),

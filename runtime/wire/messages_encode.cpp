@@ -70,7 +70,9 @@ Offset<wire::Exchange> add(Builder& builder, const Exchange& m) {
   return wire::CreateExchange(
       builder, m.incarnation, m.sequence, m.update_checksum, m.chunk_count, m.generation,
       m.base_publication, m.base_checksum, m.round, m.steps, m.clock, m.step_us, m.waited_us,
-      std::bit_cast<uint32_t>(m.training_loss), m.leaving, builder.CreateVector(evaluations));
+      std::bit_cast<uint32_t>(m.training_loss), m.leaving, builder.CreateVector(evaluations),
+      m.push_us, m.fetch_us, std::bit_cast<uint32_t>(m.update_norm),
+      std::bit_cast<uint32_t>(m.coded_norm), std::bit_cast<uint32_t>(m.residual_norm));
 }
 
 Offset<wire::Granted> add(Builder& builder, const Granted& m) {

@@ -10,6 +10,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/nearest.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/version.h"
 #include "runtime/data/reader.h"
@@ -67,6 +68,15 @@ class HeartbeatThread {
   std::jthread thread_;
 };
 
+Status check_backend(const std::string& name) {
+  const std::vector<std::string> usable = backends();
+  std::vector<std::string_view> known = {"auto"};
+  known.insert(known.end(), usable.begin(), usable.end());
+  if (std::ranges::find(known, std::string_view(name)) != known.end()) return {};
+  return fail(Code::kInvalidArgument, "--backend '%s' is unknown or not usable on this machine%s",
+              name.c_str(), suggest_name(name, known).c_str());
+}
+
 Result<std::shared_ptr<LocalData>> load_data(const WorkerDaemonOptions& options) {
   ReadOptions read;
   read.label_file = options.label_file;
@@ -91,8 +101,13 @@ Result<std::shared_ptr<LocalData>> load_data(const WorkerDaemonOptions& options)
 // Drives one core over one channel.
 class WorkerDaemon {
  public:
-  WorkerDaemon(const WorkerDaemonOptions& options, WorkerCore* core, Channel* channel)
-      : options_(options), core_(*core), channel_(*channel), heartbeat_(channel) {}
+  WorkerDaemon(const WorkerDaemonOptions& options, WorkerCore* core, StateKeeper* keeper,
+               Channel* channel)
+      : options_(options),
+        core_(*core),
+        keeper_(*keeper),
+        channel_(*channel),
+        heartbeat_(channel) {}
 
   Status run(const std::atomic<int>& stops) {
     core_.start(monotonic_now_us());
@@ -116,10 +131,12 @@ class WorkerDaemon {
         compute(activity, now);
       else
         wait(std::min({core_.next_timer(), give_up_at, now + kLongestWaitUs}));
+      keeper_.tick(monotonic_now_us());
       watch_connection(monotonic_now_us());
       say_where_it_stands(monotonic_now_us());
     }
     flush();
+    keeper_.save_last();
     return core_.failure();
   }
 
@@ -219,6 +236,7 @@ class WorkerDaemon {
 
   const WorkerDaemonOptions& options_;
   WorkerCore& core_;
+  StateKeeper& keeper_;
   Channel& channel_;
   HeartbeatThread heartbeat_;
   bool answered_ = true;  // the last request
@@ -232,6 +250,7 @@ class WorkerDaemon {
 }  // namespace
 
 Status run_worker(const WorkerDaemonOptions& options) {
+  PACELINE_TRY(check_backend(options.backend));
   PACELINE_ASSIGN(std::shared_ptr<LocalData> data, load_data(options));
   // Declared before the channel, so that it outlives whatever the channel calls.
   std::atomic<int> stops = 0;
@@ -255,20 +274,25 @@ Status run_worker(const WorkerDaemonOptions& options) {
   core_options.class_count = data->dataset.class_count();
   core_options.jitter_seed = core_options.incarnation;
 
+  WorkerCore core(core_options, make_local_run_factory(data, options.name, options.backend));
+  PACELINE_ASSIGN(StateKeeper keeper, StateKeeper::open(options.state, &core));
+
   DialOptions dial;
   dial.address = options.server;
   dial.link = options.link;
   dial.jitter_seed = core_options.jitter_seed;
   PACELINE_ASSIGN(std::unique_ptr<Channel> channel, dial_nng(dial));
   waking = channel.get();
-  WorkerCore core(core_options, make_local_run_factory(data, options.name, options.backend));
-  const Status status = WorkerDaemon(options, &core, channel.get()).run(stops);
+  const Status status = WorkerDaemon(options, &core, &keeper, channel.get()).run(stops);
   signals.reset();  // so that nobody wakes a channel that is going
   if (status.ok())
     log_info("done: publication %llu, checksum %08x, %llu steps, %llu exchanges",
              static_cast<unsigned long long>(core.publication()), core.published_checksum(),
              static_cast<unsigned long long>(core.stats().steps),
              static_cast<unsigned long long>(core.stats().exchanges));
+  if (core.stats().lost_count > 0)
+    log_info("lost on the way: %.3g in weight units, %llu times", core.stats().lost_gradient_total,
+             static_cast<unsigned long long>(core.stats().lost_count));
   return status;
 }
 

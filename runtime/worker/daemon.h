@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/data/shard.h"
 #include "runtime/net/transport.h"
+#include "runtime/worker/state_keeper.h"
 
 namespace paceline {
 
@@ -21,6 +22,7 @@ struct WorkerDaemonOptions {
   bool has_shard = false;  // take one part of a common file; for demos and experiments
   ShardOptions shard;
   std::string backend = "auto";
+  StateOptions state;
   LinkLimit link;
   // Emulates a slower board: a step of a whole batch takes at least so long. 0: as fast as it goes.
   double step_ms = 0;
@@ -28,7 +30,8 @@ struct WorkerDaemonOptions {
 
 // Runs until the server ends the run or SIGINT or SIGTERM comes; both are success. Call it once,
 // from the main thread, before any other thread exists. Errors: bad data or options
-// (kInvalidArgument, kNotFound, kCorrupt), or what the server refused (kRefused).
+// (kInvalidArgument, kNotFound, kCorrupt), a state folder in use (kUnavailable), or what the server
+// refused (kRefused).
 Status run_worker(const WorkerDaemonOptions& options);
 
 }  // namespace paceline

@@ -10,19 +10,19 @@ namespace paceline {
 namespace {
 
 constexpr size_t kEvaluationBatch = 64;
+constexpr int kEpochDrawsLog2 = 33;  // random numbers that one epoch's order may take
 
 class DatasetTrainer final : public LocalTrainer {
  public:
   DatasetTrainer(std::shared_ptr<LocalData> data, std::unique_ptr<Trainer> trainer, Random order)
       : data_(std::move(data)),
         trainer_(std::move(trainer)),
-        order_(order),
-        rows_(data_->split.training) {
+        order_(order) {
     const size_t batch = trainer_->batch_max();
     batch_rows_.resize(batch);
     features_.resize(batch * data_->dataset.feature_count());
     labels_.resize(batch);
-    order_.shuffle(std::span(rows_));
+    shuffle();
     const std::vector<uint32_t>& held_out = data_->split.held_out;
     const size_t evaluated = std::min(held_out.size(), kEvaluatedRowsMax);
     for (size_t i = 0; i < evaluated; ++i)
@@ -34,7 +34,8 @@ class DatasetTrainer final : public LocalTrainer {
     const size_t count = std::min<size_t>(rows, batch_rows_.size());
     for (size_t i = 0; i < count; ++i) {
       if (next_ == rows_.size()) {
-        order_.shuffle(std::span(rows_));
+        ++epoch_;
+        shuffle();
         next_ = 0;
       }
       batch_rows_[i] = rows_[next_++];
@@ -53,7 +54,20 @@ class DatasetTrainer final : public LocalTrainer {
     return counts;
   }
 
+  RowCursor cursor() const override { return {epoch_, next_}; }
+  void seek(RowCursor cursor) override {
+    epoch_ = cursor.epoch;
+    next_ = cursor.row <= rows_.size() ? static_cast<size_t>(cursor.row) : 0;
+    shuffle();
+  }
+
  private:
+  // The order of an epoch follows from its number alone.
+  void shuffle() {
+    rows_ = data_->split.training;
+    order_.seek(epoch_ << kEpochDrawsLog2);
+    order_.shuffle(std::span(rows_));
+  }
   void gather(std::span<const uint32_t> rows) {
     data_->dataset.gather(rows, std::span(features_).first(rows.size() * width()),
                           std::span(labels_).first(rows.size()));
@@ -67,6 +81,7 @@ class DatasetTrainer final : public LocalTrainer {
   std::shared_ptr<LocalData> data_;
   std::unique_ptr<Trainer> trainer_;
   Random order_;
+  uint64_t epoch_ = 0;
   std::vector<uint32_t> rows_;  // of this epoch, shuffled
   size_t next_ = 0;
   std::vector<uint32_t> evaluated_;

@@ -26,6 +26,7 @@ constexpr const char* kExamples = R"(
 Examples:
   edge_worker desk.local --data readings.csv
   edge_worker 192.168.1.20:7433 --data train-images.gz --labels train-labels.gz --name greenhouse
+  edge_worker desk.local --data readings.csv --state /var/lib/paceline
   edge_worker data readings.csv
 
 A worker dials out to one address and needs nothing else: model, settings and every decision come from
@@ -73,6 +74,12 @@ int main(int argc, char** argv) {
   app.add_option("--name", options.name, "what the server calls this board; unique in the fleet")
       ->capture_default_str();
   app.add_option("--backend", options.backend, "compute: auto, reference, own, xnnpack-...")
+      ->capture_default_str();
+  app.add_option("--state", options.state.folder,
+                 "folder for what is not sent yet, so that it outlives a restart");
+  app.add_option("--state-mb-per-day", options.state.mb_per_day,
+                 "write at most so much there; 0: only when it ends in order")
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--shard", shard,
                  "take a part of a common file: 2/4 or 2/4:dirichlet=0.5,seed=7 (counts from 0)");

@@ -12,6 +12,37 @@ WorkerCore::WorkerCore(WorkerOptions options, LocalRunFactory factory)
       factory_(std::move(factory)),
       jitter_(options_.jitter_seed, options_.incarnation) {}
 
+Status WorkerCore::restore(ByteSpan state) {
+  PACELINE_ASSIGN(WorkerState saved, decode_state(state));
+  if (saved.name != options_.name)
+    return fail(Code::kInvalidArgument, "it is the state of worker '%s'", saved.name.c_str());
+  saved_ = std::move(saved);
+  saved_bytes_.assign(state.begin(), state.end());
+  restored_ = Restored::kWaiting;
+  return {};
+}
+
+Bytes WorkerCore::save() const {
+  if (saved_) return saved_bytes_;  // nothing is known yet that it does not say
+  if (!run_.trainer) return {};
+  WorkerState state;
+  state.name = options_.name;
+  state.run_checksum = run_checksum_;
+  state.generation = generation_;
+  state.last_settled = last_settled_;
+  state.pending = pending_;
+  state.next_sequence = next_sequence_;
+  state.round = round_;
+  state.tau = directive_.tau;
+  state.cursor = run_.trainer->cursor();
+  state.lost_gradient_total = stats_.lost_gradient_total;
+  state.update_norms = update_norms_;
+  state.residual_norms = residual_norms_;
+  state.residual = residual_;
+  state.momentum.assign(optimizer_->momentum().begin(), optimizer_->momentum().end());
+  return encode_state(state);
+}
+
 void WorkerCore::start(TimeUs now) {
   say_hello(now);
   update_idle(now);
@@ -50,12 +81,14 @@ void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
     if (phase_ == Phase::kPush && pending_ && got->sequence == pending_->sequence &&
         got->chunk == pending_->next_chunk) {
       ++pending_->next_chunk;
+      measured_.push_us = transfer_us(now);
       push_next();
     }
   } else if (const auto* missing = std::get_if<Missing>(&message)) {
     if (phase_ == Phase::kCommit && pending_ && missing->sequence == pending_->sequence) {
       // The server holds other chunks of this sequence than we do, or none: all of them again.
       pending_->next_chunk = 0;
+      transfer_began_ = kNever;
       enter(Phase::kPush, now);
       push_next();
     }
@@ -70,6 +103,7 @@ void WorkerCore::on_failure(Lane lane, const Status& status, TimeUs now) {
   LaneState& state = lanes_[static_cast<size_t>(lane)];
   if (phase_ == Phase::kStopped || lane == Lane::kHeartbeat) return;
   ++state.failures;
+  if (lane == Lane::kExchange) transfer_began_ = kNever;
   if (lane == Lane::kExchange) waiting_for_ = "the server: " + status.message();
   retry_later(lane, now);
   update_idle(now);

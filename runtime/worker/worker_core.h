@@ -204,6 +204,7 @@ class WorkerCore {
   void lose(std::span<const float> values);
   void enter(Phase phase, TimeUs now);
   void update_idle(TimeUs now);
+  uint32_t transfer_us(TimeUs now) const;
 
   WorkerOptions options_;
   LocalRunFactory factory_;
@@ -271,6 +272,17 @@ class WorkerCore {
   std::vector<Evaluation> evaluations_;
   uint64_t evaluated_publication_ = 0;
   std::optional<PendingUpdate> pending_;
+
+  // What the server chooses codecs from, of the pending update; 0 where it was not measured.
+  struct Measured {
+    uint32_t push_us = 0;
+    uint32_t fetch_us = 0;
+    float update_norm = 0;
+    float coded_norm = 0;
+    float residual_norm = 0;
+  };
+  Measured measured_;
+  TimeUs transfer_began_ = kNever;  // kNever: it was interrupted, and its time says nothing
 
   // Medians over the last exchanges, per step: what a residual may hold after an un-send.
   std::deque<double> update_norms_;

@@ -10,6 +10,7 @@
 namespace paceline {
 
 void WorkerCore::say_hello(TimeUs now) {
+  transfer_began_ = kNever;
   Hello hello;
   hello.name = options_.name;
   hello.incarnation = options_.incarnation;
@@ -17,8 +18,9 @@ void WorkerCore::say_hello(TimeUs now) {
   hello.generation = generation_;
   hello.publication = publication_;
   hello.published_checksum = published_checksum_;
-  hello.last_settled = last_settled_;
-  hello.pending_sequence = pending_ ? pending_->sequence : 0;
+  const std::optional<PendingUpdate>& pending = saved_ ? saved_->pending : pending_;
+  hello.last_settled = saved_ ? saved_->last_settled : last_settled_;
+  hello.pending_sequence = pending ? pending->sequence : 0;
   hello.training_rows = options_.training_rows;
   hello.held_out_rows = options_.held_out_rows;
   hello.feature_count = options_.feature_count;
@@ -29,8 +31,13 @@ void WorkerCore::say_hello(TimeUs now) {
 
 Status WorkerCore::adopt_run(const Welcome& welcome) {
   if (welcome.run == run_text_ && run_.trainer) return {};
+  if (run_.trainer) {
+    if (pending_) drop_pending("the server has another run");
+    else drop_residual("the server has another run");
+  }
   PACELINE_ASSIGN(run_, factory_(welcome.run));
   run_text_ = welcome.run;
+  run_checksum_ = crc32c(std::as_bytes(std::span(run_text_)));
   const size_t elements = static_cast<size_t>(run_.spec.model.layout.element_count());
   for (std::vector<float>* flat : {&published_, &local_, &base_, &residual_, &gradient_, &scratch_})
     flat->assign(elements, 0.0f);
@@ -38,9 +45,46 @@ Status WorkerCore::adopt_run(const Welcome& welcome) {
   publication_ = 0;
   local_publication_ = 0;
   published_checksum_ = 0;
-  pending_.reset();
   period_units_ = 0;
   return {};
+}
+
+void WorkerCore::resume(const Welcome& welcome) {
+  WorkerState saved = std::move(*saved_);
+  saved_.reset();
+  saved_bytes_ = {};
+  const ParameterLayout& layout = run_.spec.model.layout;
+  bool fits = saved.run_checksum == run_checksum_ && saved.residual.size() == residual_.size();
+  if (fits && saved.pending && saved.pending->has_update) {
+    const std::vector<Bytes>& chunks = saved.pending->update.chunks;
+    fits = chunks.size() == layout.chunk_count();
+    for (uint32_t i = 0; fits && i < chunks.size(); ++i)
+      fits = verify_payload(layout, i, chunks[i]).has_value();
+  }
+  if (!fits) {
+    restored_ = Restored::kOtherRun;
+    return;
+  }
+  run_.trainer->seek(saved.cursor);
+  stats_.lost_gradient_total = saved.lost_gradient_total;
+  next_sequence_ = saved.next_sequence;
+  update_norms_ = std::move(saved.update_norms);
+  residual_norms_ = std::move(saved.residual_norms);
+  residual_ = std::move(saved.residual);
+  if (!still_true(saved, welcome)) {
+    restored_ = Restored::kOutdated;
+    return drop_residual("more has happened since it was saved");
+  }
+  restored_ = Restored::kKept;
+  generation_ = saved.generation;
+  last_settled_ = saved.last_settled;
+  round_ = saved.round;
+  directive_.tau = std::clamp(saved.tau, 1u, kTauMax);
+  pending_ = std::move(saved.pending);
+  std::ranges::copy(saved.momentum, optimizer_->momentum().begin());
+  log_info("going on with what was kept from the last life, settled up to update %llu%s",
+           static_cast<unsigned long long>(last_settled_), pending_ ? "; one is pending" : "");
+  log_debug("residual checksum %08x", model_checksum(residual_));
 }
 
 void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
@@ -50,6 +94,7 @@ void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
                           "bring both to one version",
                           welcome.protocol, kProtocolMin, kProtocol));
   if (Status status = adopt_run(welcome); !status.ok()) return fail_with(std::move(status));
+  if (saved_) resume(welcome);
 
   session_ = welcome.session;
   seed_ = welcome.seed;
@@ -62,9 +107,16 @@ void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
     log_info("the server went back to generation %llu, publication %llu; taking its model",
              static_cast<unsigned long long>(welcome.generation),
              static_cast<unsigned long long>(welcome.publication));
-    unsend_pending();
+    // What the server's older state has settled stays settled; the rest is ours again.
+    if (pending_ && welcome.last_settled < pending_->sequence) unsend_pending();
     absorb_period();
     optimizer_->drop();
+    publication_ = 0;
+  } else if (publication_ > welcome.publication) {
+    log_warning("publication %llu is held here, the server is at %llu; taking its model",
+                static_cast<unsigned long long>(publication_),
+                static_cast<unsigned long long>(welcome.publication));
+    absorb_period();
     publication_ = 0;
   }
   generation_ = welcome.generation;
@@ -105,11 +157,18 @@ void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
 }
 
 void WorkerCore::settle_from(const Welcome& welcome, TimeUs now) {
-  if (welcome.last_settled >= pending_->sequence) {
-    if (welcome.last_settled == pending_->sequence && welcome.verdict == Verdict::kRefused)
-      unsend_pending();
-    else
-      settle_applied();
+  if (welcome.last_settled > pending_->sequence) {
+    // Another life of this name has gone on; what became of this update is not recorded any more.
+    drop_pending("another worker of this name has gone on meanwhile");
+    return go_to_publication(welcome.publication, now);
+  }
+  if (welcome.last_settled == pending_->sequence) {
+    if (welcome.verdict == Verdict::kRefused) {
+      // Asked again, the server tells the class, and so what to do with it.
+      enter(Phase::kCommit, now);
+      return commit();
+    }
+    settle_applied();
     return go_to_publication(welcome.publication, now);
   }
   if (welcome.held) {
@@ -122,7 +181,7 @@ void WorkerCore::settle_from(const Welcome& welcome, TimeUs now) {
 }
 
 void WorkerCore::push_next() {
-  Pending& pending = *pending_;
+  PendingUpdate& pending = *pending_;
   const uint32_t count =
       pending.has_update ? static_cast<uint32_t>(pending.update.chunks.size()) : 0;
   if (pending.next_chunk >= count) {
@@ -140,7 +199,7 @@ void WorkerCore::push_next() {
 }
 
 void WorkerCore::commit() {
-  const Pending& pending = *pending_;
+  const PendingUpdate& pending = *pending_;
   Exchange exchange;
   exchange.incarnation = options_.incarnation;
   exchange.sequence = pending.sequence;
@@ -158,7 +217,13 @@ void WorkerCore::commit() {
   exchange.training_loss = pending.training_loss;
   exchange.leaving = leaving_;
   goodbye_sent_ = leaving_;
+  log_debug("update %llu goes to be committed", static_cast<unsigned long long>(pending.sequence));
   exchange.evaluations = pending.evaluations;
+  exchange.push_us = measured_.push_us;
+  exchange.fetch_us = measured_.fetch_us;
+  exchange.update_norm = measured_.update_norm;
+  exchange.coded_norm = measured_.coded_norm;
+  exchange.residual_norm = measured_.residual_norm;
   send(Lane::kExchange, std::move(exchange), exchange_timeout_us_);
 }
 
@@ -216,8 +281,10 @@ void WorkerCore::on_heartbeat(const HeartbeatReply& reply, TimeUs now) {
 
 void WorkerCore::go_to_publication(uint64_t publication, TimeUs now) {
   target_publication_ = publication;
+  measured_.fetch_us = 0;
   if (publication_ == publication && !need_exact_) return begin_period(now);
   enter(Phase::kFetch, now);
+  transfer_began_ = now;
   incoming_ = {};
   incoming_chunks_.clear();
   ask_fetch();
@@ -242,6 +309,7 @@ void WorkerCore::on_fetched(const Fetched& fetched, TimeUs now) {
                 static_cast<unsigned long long>(target_publication_), status.message().c_str());
     ++stats_.checksum_faults;
     need_exact_ = true;
+    transfer_began_ = kNever;
     incoming_ = {};
     incoming_chunks_.clear();
     // After a pause: a server that always sends wrong bytes must not be asked in a tight loop.
@@ -251,7 +319,10 @@ void WorkerCore::on_fetched(const Fetched& fetched, TimeUs now) {
     ++lane.failures;
     return retry_later(Lane::kExchange, now);
   }
-  if (publication_ >= target_publication_ && incoming_chunks_.empty()) return begin_period(now);
+  if (publication_ >= target_publication_ && incoming_chunks_.empty()) {
+    measured_.fetch_us = transfer_us(now);
+    return begin_period(now);
+  }
   ask_fetch();
 }
 

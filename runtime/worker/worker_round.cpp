@@ -12,11 +12,19 @@ namespace {
 
 constexpr uint32_t kMicroRowsMin = 16;    // a micro-batch is not smaller
 constexpr uint32_t kMicroBatchesMax = 8;  // of one mini-batch
-constexpr size_t kNormWindow = 20;        // exchanges
 
 double norm(std::span<const float> values) {
   double squares = 0;
   for (float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(squares);
+}
+
+double norm_of_sum(std::span<const float> a, std::span<const float> b) {
+  double squares = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double sum = static_cast<double>(a[i]) + static_cast<double>(b[i]);
+    squares += sum * sum;
+  }
   return std::sqrt(squares);
 }
 
@@ -137,8 +145,8 @@ void WorkerCore::cut(TimeUs now) {
     for (float& value : scratch_) value /= count;
     optimizer_->step(scratch_, directive_.rate, local_);
   }
-  pending_ = Pending();
-  Pending& pending = *pending_;
+  pending_ = PendingUpdate();
+  PendingUpdate& pending = *pending_;
   pending.sequence = next_sequence_++;
   pending.base_publication = publication_;
   pending.base_checksum = published_checksum_;
@@ -152,6 +160,7 @@ void WorkerCore::cut(TimeUs now) {
   waited_before_ = stats_.waited_us;
 
   for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] = local_[i] - base_[i];
+  transfer_began_ = now;
   const CodecId codec =
       leaving_ ? CodecId::kQ8 : codec_by_wire_id(directive_.codec_up).value_or(CodecId::kQ8);
   encode_pending(codec, scratch_);
@@ -162,7 +171,9 @@ void WorkerCore::cut(TimeUs now) {
 }
 
 void WorkerCore::encode_pending(CodecId codec, std::span<float> update) {
-  Pending& pending = *pending_;
+  PendingUpdate& pending = *pending_;
+  measured_ = {.fetch_us = measured_.fetch_us};
+  const double coded_norm = norm_of_sum(update, residual_);
   const Status status = not_finite_
                             ? Status(fail(Code::kInvalidArgument, "the loss is not finite"))
                             : encode_update(run_.spec.model.layout, codec, {seed_, publication_},
@@ -170,7 +181,11 @@ void WorkerCore::encode_pending(CodecId codec, std::span<float> update) {
   pending.has_update = status.ok();
   if (status.ok()) {
     if (observer_ != nullptr) observer_->produced(update);
-    remember(&update_norms_, norm(update) / pending.steps);
+    const double update_norm = norm(update);
+    remember(&update_norms_, update_norm / pending.steps);
+    measured_.update_norm = static_cast<float>(update_norm);
+    measured_.coded_norm = static_cast<float>(coded_norm);
+    measured_.residual_norm = static_cast<float>(norm(residual_));
     return;
   }
   ++stats_.not_finite;
@@ -188,16 +203,20 @@ void WorkerCore::settle_applied() {
   pending_.reset();
 }
 
+void WorkerCore::add_pending_to(std::span<float> flat) const {
+  const ParameterLayout& layout = run_.spec.model.layout;
+  for (uint32_t i = 0; i < pending_->update.chunks.size(); ++i) {
+    const Result<PayloadView> view = verify_payload(layout, i, pending_->update.chunks[i]);
+    PACELINE_CHECK(view.has_value());
+    add_payload(layout, *view, seed_, flat);
+  }
+}
+
 void WorkerCore::unsend_pending() {
   if (!pending_) return;
   local_publication_ = 0;
-  if (pending_->has_update) {
-    const ParameterLayout& layout = run_.spec.model.layout;
-    for (uint32_t i = 0; i < pending_->update.chunks.size(); ++i) {
-      const Result<PayloadView> view = verify_payload(layout, i, pending_->update.chunks[i]);
-      PACELINE_CHECK(view.has_value());
-      add_payload(layout, *view, seed_, residual_);
-    }
+  if (pending_->has_update && options_.unsend) {
+    add_pending_to(residual_);
     cap_residual(std::max(pending_->steps, 1u));
   }
   evaluations_ = std::move(pending_->evaluations);
@@ -208,12 +227,7 @@ void WorkerCore::unsend_pending() {
 void WorkerCore::drop_pending(const char* why) {
   if (pending_->has_update) {
     std::ranges::fill(scratch_, 0.0f);
-    const ParameterLayout& layout = run_.spec.model.layout;
-    for (uint32_t i = 0; i < pending_->update.chunks.size(); ++i) {
-      const Result<PayloadView> view = verify_payload(layout, i, pending_->update.chunks[i]);
-      PACELINE_CHECK(view.has_value());
-      add_payload(layout, *view, seed_, scratch_);
-    }
+    add_pending_to(scratch_);
     lose(scratch_);
   }
   last_settled_ = pending_->sequence;
@@ -243,6 +257,11 @@ void WorkerCore::absorb_period() {
   cap_residual(steps);
 }
 
+uint32_t WorkerCore::transfer_us(TimeUs now) const {
+  if (transfer_began_ == kNever) return 0;
+  return static_cast<uint32_t>(std::clamp<TimeUs>(now - transfer_began_, 1, UINT32_MAX));
+}
+
 void WorkerCore::cap_residual(double step_count) {
   const double bound =
       step_count * std::max(2 * median(update_norms_), 2 * median(residual_norms_));
@@ -257,6 +276,7 @@ void WorkerCore::cap_residual(double step_count) {
 }
 
 void WorkerCore::drop_residual(const char* why) {
+  if (std::ranges::all_of(residual_, [](float e) { return e == 0; })) return;
   log_warning("what was not sent yet is dropped: %s", why);
   lose(residual_);
   std::ranges::fill(residual_, 0.0f);
@@ -264,6 +284,7 @@ void WorkerCore::drop_residual(const char* why) {
 
 void WorkerCore::lose(std::span<const float> values) {
   ++stats_.lost_count;
+  stats_.lost_gradient_total += norm(values);
   if (observer_ != nullptr) observer_->lost(values);
 }
 

@@ -32,6 +32,14 @@ struct RunSettings {
   uint64_t seed = 0;
 };
 
+// Codecs that came into use, and why.
+struct CodecChange {
+  double seconds = 0;
+  std::string up;
+  std::string down;
+  std::string reason;
+};
+
 struct RunSummary {
   std::string name;       // "this run": heads its column and its curve
   double accuracy = NAN;  // of the published model, 0 to 1; NaN: never evaluated
@@ -43,6 +51,7 @@ struct RunSummary {
   std::vector<WorkerSummary> workers;
   std::string model_checksum;  // eight hexadecimal digits
   RunSettings settings;
+  std::vector<CodecChange> codecs;  // the first ones are those of the start
   std::vector<CurvePoint> curve;
   double target_accuracy = NAN;  // whose time and bytes are reported; NaN: none
 };
@@ -57,7 +66,7 @@ double late_accuracy(const RunSummary& run);
 // In all functions `baseline` is the run to compare with, or null.
 
 // One JSON object with the fields accuracy, seconds, bytes_up, bytes_down, exchanges, rounds,
-// waiting_share and training_steps (worker -> number), model_checksum, settings, curve, and
+// waiting_share and training_steps (worker -> number), model_checksum, settings, codecs, curve, and
 // baseline: null or the same object of the other run. What is not finite is null.
 std::string summary_json(const RunSummary& run, const RunSummary* baseline);
 

@@ -22,6 +22,12 @@ Json run_json(const RunSummary& run) {
                      {"bytes_total", point.bytes_total},
                      {"accuracy", point.accuracy},
                      {"loss", point.loss}});
+  Json codecs = Json::array();
+  for (const CodecChange& change : run.codecs)
+    codecs.push_back({{"seconds", change.seconds},
+                      {"up", change.up},
+                      {"down", change.down},
+                      {"reason", change.reason}});
   Json reached(nullptr);
   if (const CurvePoint* point = first_reaching(run, run.target_accuracy))
     reached = {{"accuracy", run.target_accuracy},
@@ -46,6 +52,7 @@ Json run_json(const RunSummary& run) {
             {"codec_down", run.settings.codec_down},
             {"link", run.settings.link},
             {"seed", run.settings.seed}}},
+          {"codecs", codecs},
           {"curve", curve}};
 }
 

@@ -18,7 +18,7 @@ import sys
 # Which layers a folder may include, besides itself. The longest folder that a path lies in counts.
 BELOW_WORKER = ["runtime/base", "runtime/wire", "runtime/net", "runtime/data", "runtime/train", "runtime/quant",
                 "runtime/freq"]
-BELOW_SERVER = BELOW_WORKER + ["runtime/pace"]
+BELOW_SERVER = BELOW_WORKER + ["runtime/content", "runtime/pace"]
 ARROWS = {
     "runtime/base": [],
     "runtime/wire": ["runtime/base"],
@@ -28,6 +28,7 @@ ARROWS = {
     "runtime/quant": ["runtime/wire", "runtime/base"],
     "runtime/pace": ["runtime/base"],
     "runtime/freq": ["runtime/base"],
+    "runtime/content": ["runtime/quant", "runtime/base"],
     "runtime/worker": BELOW_WORKER,
     "server/report": ["runtime/base"],
     "server": BELOW_SERVER + ["server/report"],

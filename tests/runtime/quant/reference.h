@@ -35,40 +35,102 @@ struct ReferenceBlock {
   std::vector<float> codes;
 };
 
+// Which blocks of a chunk are wide, and where among them a group of a sparse codec begins.
+struct ReferencePlace {
+  bool wide = false;
+  bool group = false;
+};
+inline std::vector<ReferencePlace> reference_places(const ParameterLayout& layout,
+                                                    ChunkRange range) {
+  std::vector<ReferencePlace> places(range.block_count);
+  for (const BlockRun& run : layout.runs()) {
+    uint32_t in_chunk = 0;
+    for (uint32_t b = run.first_block; b < run.first_block + run.block_count; ++b)
+      if (b >= range.first_block && b < range.first_block + range.block_count)
+        places[b - range.first_block] = {run.wide, run.wide && in_chunk++ % 16 == 0};
+  }
+  return places;
+}
+
+// Codes of one block that are not sparse; returns how many bytes they have.
+inline size_t reference_codes(CodecId codec, ByteSpan bytes, size_t at, std::vector<float>* codes) {
+  for (size_t i = 0; i < 256; ++i) switch (codec) {
+      case CodecId::kRaw32:
+        (*codes)[i] = read_at<float>(bytes, at + 4 * i);
+        break;
+      case CodecId::kBf16:
+        (*codes)[i] = from_bf16(read_at<uint16_t>(bytes, at + 2 * i));
+        break;
+      case CodecId::kS1:
+      case CodecId::kS1r:
+        (*codes)[i] = (read_at<uint8_t>(bytes, at + i / 8) >> (i % 8) & 1) ? -1.0f : 1.0f;
+        break;
+      case CodecId::kQ4:
+      case CodecId::kQ4r: {
+        const int nibble = read_at<uint8_t>(bytes, at + i / 2) >> (i % 2 * 4) & 15;
+        (*codes)[i] = static_cast<float>(nibble < 8 ? nibble : nibble - 16);
+        break;
+      }
+      default:
+        (*codes)[i] = read_at<int8_t>(bytes, at + i);
+    }
+  switch (codec) {
+    case CodecId::kRaw32:
+      return 1024;
+    case CodecId::kBf16:
+      return 512;
+    case CodecId::kS1:
+    case CodecId::kS1r:
+      return 32;
+    case CodecId::kQ4:
+    case CodecId::kQ4r:
+      return 128;
+    default:
+      return 256;
+  }
+}
+
 // The blocks of a chunk's payload, in order.
 inline std::vector<ReferenceBlock> reference_blocks(const ParameterLayout& layout, uint32_t chunk,
                                                     ByteSpan bytes) {
   const ChunkRange range = layout.chunk(chunk);
   const auto codec = static_cast<CodecId>(bytes[3]);
-  const bool one_bit = codec == CodecId::kS1 || codec == CodecId::kS1r;
-  std::vector<bool> wide(layout.block_count());
-  for (const BlockRun& run : layout.runs())
-    for (uint32_t b = 0; b < run.block_count; ++b) wide[run.first_block + b] = run.wide;
-
   const bool scales = codec != CodecId::kRaw32 && codec != CodecId::kBf16;
-  size_t scale_at = 32;
-  size_t code_at = (32 + (scales ? 2 * size_t{range.block_count} : 0) + 63) / 64 * 64;
+  const bool own_narrow = !scales || codec == CodecId::kQ8;
+  const bool sparse = codec == CodecId::kTk1 || codec == CodecId::kTk5;
+  const std::vector<ReferencePlace> places = reference_places(layout, range);
+
   std::vector<ReferenceBlock> blocks(range.block_count);
+  std::vector<uint32_t> groups;
+  size_t at = 32;
   for (uint32_t b = 0; b < range.block_count; ++b) {
-    ReferenceBlock& block = blocks[b];
-    block.codes.resize(256);
-    if (scales) {
-      block.scale = from_bf16(read_at<uint16_t>(bytes, scale_at));
-      scale_at += 2;
+    blocks[b].codes.resize(256);
+    const bool in_group = sparse && places[b].wide;
+    if (in_group && !places[b].group) {
+      blocks[b].scale = blocks[b - 1].scale;
+    } else if (scales) {
+      blocks[b].scale = from_bf16(read_at<uint16_t>(bytes, at));
+      at += 2;
     }
-    const bool bits = one_bit && wide[range.first_block + b];
-    block.rotated = bits && codec == CodecId::kS1r;
-    for (size_t i = 0; i < 256; ++i) {
-      if (bits)
-        block.codes[i] = (read_at<uint8_t>(bytes, code_at + i / 8) >> (i % 8) & 1) ? -1.0f : 1.0f;
-      else if (codec == CodecId::kRaw32)
-        block.codes[i] = read_at<float>(bytes, code_at + 4 * i);
-      else if (codec == CodecId::kBf16)
-        block.codes[i] = from_bf16(read_at<uint16_t>(bytes, code_at + 2 * i));
-      else
-        block.codes[i] = read_at<int8_t>(bytes, code_at + i);
+    if (in_group && places[b].group) groups.push_back(b);
+  }
+  at = (at + 63) / 64 * 64;
+  for (uint32_t b = 0; b < range.block_count; ++b) {
+    if (sparse && places[b].wide) continue;
+    const bool header_codec = own_narrow || places[b].wide;
+    at += reference_codes(header_codec ? codec : CodecId::kQ8, bytes, at, &blocks[b].codes);
+    blocks[b].rotated = header_codec && (codec == CodecId::kS1r || codec == CodecId::kQ4r);
+  }
+  const size_t entries = at + 2 * (groups.size() + 1);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    size_t element = 0;
+    for (size_t entry = entries + read_at<uint16_t>(bytes, at + 2 * g);
+         entry < entries + read_at<uint16_t>(bytes, at + 2 * g + 2); entry += 2) {
+      for (; read_at<uint8_t>(bytes, entry) == 255; ++entry) element += 255;
+      element += read_at<uint8_t>(bytes, entry);
+      blocks[groups[g] + element / 256].codes[element % 256] = read_at<int8_t>(bytes, entry + 1);
+      ++element;
     }
-    code_at += bits ? 32 : codec == CodecId::kRaw32 ? 1024 : codec == CodecId::kBf16 ? 512 : 256;
   }
   return blocks;
 }

@@ -131,7 +131,12 @@ class RandomMessage {
          .waited_us = u64(),
          .training_loss = real(),
          .leaving = flag(),
-         .evaluations = std::vector<Evaluation>(below(kEvaluationsPerExchangeMax + 1))};
+         .evaluations = std::vector<Evaluation>(below(kEvaluationsPerExchangeMax + 1)),
+         .push_us = u32(),
+         .fetch_us = u32(),
+         .update_norm = real(),
+         .coded_norm = real(),
+         .residual_norm = real()};
     for (Evaluation& evaluation : m.evaluations)
       evaluation = {.publication = u64(), .rows = u64(), .correct = u64(), .loss_fixed16 = u64()};
   }

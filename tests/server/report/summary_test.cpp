@@ -31,6 +31,7 @@ RunSummary fast_run() {
   run.workers = {{"pi", 0.02, 1200}, {"jetson", 0.12, 5231}};
   run.model_checksum = "89abcdef";
   run.settings = {"compat", "trend", "s1", "q8", "1 Mbit/s", UINT64_MAX};
+  run.codecs = {{0, "s1r", "s1r", "not measured"}, {7.5, "s1r", "q8", "it \"lags\""}};
   run.curve = {{1, 1000, 0.5, 1.5}, {40, 15'000'000, 0.861, NAN}};
   return run;
 }
@@ -69,6 +70,11 @@ TEST_SUITE("report/summary") {
     CHECK(json["model_checksum"] == "89abcdef");
     CHECK(json["settings"]["codec_up"] == "s1");
     CHECK(json["settings"]["seed"] == UINT64_MAX);
+    CHECK(json["codecs"].size() == 2);
+    CHECK(json["codecs"][1]["seconds"] == 7.5);
+    CHECK(json["codecs"][1]["up"] == "s1r");
+    CHECK(json["codecs"][1]["down"] == "q8");
+    CHECK(json["codecs"][1]["reason"] == "it \"lags\"");
     CHECK(json["curve"].size() == 2);
     CHECK(json["curve"][1]["bytes_total"] == 15'000'000);
     CHECK(json["curve"][1]["loss"].is_null());
