@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/base/check.h"
+#include "runtime/content/content.h"
+
+namespace paceline {
+
+namespace {
+
+// Time of computing for each time of exchanging on a thin link, and how far tau goes for it.
+constexpr double kComputingPerExchange = 1;
+constexpr uint32_t kLinkTauMax = 64;
+// What a codec keeps back is sent later. Price of one exchange of delay.
+constexpr double kDelayPrice = 0.1;
+// Pairs whose prices differ by less are equally good: the one of the fewest bytes is taken.
+constexpr double kEqualPrices = 1.05;
+
+// Mean delay, in exchanges, of what is kept back and sent with the next ones.
+double delay(const LossEstimate& losses, CodecId codec) {
+  const double lost = losses.lost_share(codec_info(codec));
+  return lost / (1 - lost);
+}
+
+}  // namespace
+
+uint32_t link_tau(uint32_t present, double exchange_us, double step_us) {
+  if (!(step_us > 0)) return present;
+  const double wanted = exchange_us / step_us * kComputingPerExchange;
+  while (present < kLinkTauMax && wanted > 1.25 * present) present *= 2;
+  while (present > 1 && wanted < 0.4 * present) present /= 2;
+  return present;
+}
+
+PayloadSizes PayloadSizes::of(const ParameterLayout& layout) {
+  PayloadSizes sizes;
+  for (const BlockRun& run : layout.runs())
+    (run.wide ? sizes.wide_elements : sizes.narrow_elements) +=
+        static_cast<double>(run.block_count) * kBlockElements;
+  sizes.chunk_count = layout.chunk_count();
+  return sizes;
+}
+
+double PayloadSizes::bytes(const CodecInfo& codec) const {
+  constexpr double kHeaderBytes = 64;
+  const double narrow_bits =
+      std::max(codec.bits_per_element, codec_info(CodecId::kQ8).bits_per_element);
+  return chunk_count * kHeaderBytes +
+         (wide_elements * codec.bits_per_element + narrow_elements * narrow_bits) / 8;
+}
+
+bool may_be_chosen(CodecId codec) { return codec != CodecId::kS1; }
+
+Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
+  PACELINE_CHECK(!facts.workers.empty());
+  const double up_bytes = sizes.bytes(codec_info(codecs.up));
+  const double down_bytes = sizes.bytes(codec_info(codecs.down));
+  // A push for each chunk, the commit, a fetch for each chunk.
+  const double trips = 2.0 * sizes.chunk_count + 1;
+  double slowest_step_us = 0, slowest_exchange_us = 0;
+  for (const WorkerCost& worker : facts.workers) {
+    slowest_step_us = std::max(slowest_step_us, worker.step_us);
+    slowest_exchange_us = std::max(
+        slowest_exchange_us, trips * worker.link.trip_us + up_bytes * worker.link.up_us_per_byte +
+                                 down_bytes * worker.link.down_us_per_byte);
+  }
+  Price price;
+  price.codecs = codecs;
+  price.bytes = up_bytes + down_bytes;
+  price.exchange_us = slowest_exchange_us + rest_us;
+  price.tau = facts.tau;
+  if (facts.follows_link)
+    price.tau = std::max(facts.tau, link_tau(facts.link_tau, price.exchange_us, slowest_step_us));
+  double round_us = price.tau * slowest_step_us + price.exchange_us;
+  if (!facts.rounds) {
+    double rounds_per_us = 0;
+    for (const WorkerCost& worker : facts.workers)
+      rounds_per_us += 1 / std::max(price.tau * worker.step_us + trips * worker.link.trip_us +
+                                        up_bytes * worker.link.up_us_per_byte +
+                                        down_bytes * worker.link.down_us_per_byte,
+                                    1.0);
+    round_us = static_cast<double>(facts.workers.size()) / rounds_per_us;
+  }
+  const double delayed =
+      (1 + kDelayPrice * delay(up, codecs.up)) * (1 + kDelayPrice * delay(down, codecs.down));
+  price.us_for_progress = round_us * delayed / std::sqrt(static_cast<double>(price.tau));
+  return price;
+}
+
+Price choose(const ContentModel& model, const ContentFacts& facts, std::span<const CodecId> ups,
+             std::span<const CodecId> downs) {
+  PACELINE_CHECK(!ups.empty() && !downs.empty());
+  std::vector<Price> prices;
+  double least = std::numeric_limits<double>::infinity();
+  for (const CodecId up : ups) {
+    for (const CodecId down : downs) {
+      prices.push_back(model.price(facts, {up, down}));
+      least = std::min(least, prices.back().us_for_progress);
+    }
+  }
+  std::erase_if(prices,
+                [&](const Price& price) { return price.us_for_progress > kEqualPrices * least; });
+  return *std::ranges::min_element(prices, {}, &Price::bytes);
+}
+
+}  // namespace paceline
