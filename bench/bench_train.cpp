@@ -154,7 +154,7 @@ Result<Rate> measure(const Net& net, const std::string& backend, double seconds)
 // run.
 std::vector<Rate> measure_torch(double seconds) {
   const std::string command =
-      "python3 bench/peer_torch.py --seconds " + std::to_string(seconds) + " 2>&1";
+      "/usr/bin/python3 bench/peer_torch.py --seconds " + std::to_string(seconds) + " 2>&1";
   std::vector<Rate> rates;
   FILE* output = popen(command.c_str(), "r");
   char line[512], net[16], version[64] = "torch";

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # ./dev bench footprint: what the static worker costs on each target. Prints, measured now: bytes of the stripped
-# program, that it asks for no shared library, the peak memory of a worker that waits for its server and of workers that
-# train a 784-128-10 net (with and without the rows that they hold), and what each archive brings into it (from the linker's map). docs/dependencies.md quotes these figures.
+# program, that it asks for no shared library, the peak memory of a worker that waits for its server, the memory of
+# workers that train a 784-128-10 net (with and without the rows that they hold), and what each archive brings into it
+# (from the linker's map). docs/dependencies.md quotes these figures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scratch=$(mktemp -d)
@@ -38,28 +39,29 @@ for target in amd64:release:strip: arm64:arm64:aarch64-linux-gnu-strip:qemu-aarc
     "$(peak_kb ${emulator:+"$emulator"} "$scratch/$cpu")" "${emulator:+ (with $emulator)}"
 done
 
-# Each board of a short demo: its peak, and that without its rows of 784 bytes.
-printf '\n%-8s %10s %9s %13s\n' training peak_kB rows_kB beside_rows_kB
+# Each board of a short demo: its resident memory at the end, and that without its rows of 784 bytes. (The demo gives
+# every board the whole file to pick its rows from, so the peak says nothing about a board with a file of its own.)
+printf '\n%-8s %10s %9s %13s\n' training rss_kB rows_kB beside_rows_kB
 build/release/server/edge_server demo --seconds 8 --out "$scratch/demo" >"$scratch/demo.log" 2>&1 &
 demo=$!
-for _ in $(seq 100); do
-  peaks=''
-  for process in $(pgrep -P "$demo" edge_worker || true); do
-    peaks+="$(tr '\0' '\n' <"/proc/$process/cmdline" | grep -A1 -x -e --name | tail -n 1) \
-$(awk '/^VmHWM/ { print $2 }' "/proc/$process/status")"$'\n'
-  done 2>/dev/null
-  [ -z "$peaks" ] || newest=$peaks
-  kill -0 "$demo" 2>/dev/null || break
+declare -A resident
+while kill -0 "$demo" 2>/dev/null; do
+  for process in $(pgrep -P "$demo" edge_worker); do
+    board=$(tr '\0' '\n' <"/proc/$process/cmdline" | grep -A1 -x -e --name | tail -n 1)
+    kb=$(awk '/^VmRSS/ { print $2 }' "/proc/$process/status")
+    # One that has just ended has neither.
+    [ -z "$board" ] || [ -z "$kb" ] || resident[$board]=$kb
+  done
   sleep 0.2
-done
+done 2>/dev/null || true
 wait "$demo"
-while read -r board peak; do
-  [ -n "$board" ] || continue
+for board in $(printf '%s\n' "${!resident[@]}" | sort); do
+  kb=${resident[$board]}
   rows=$(awk '/training rows/ { for (i = 1; i < NF; ++i) if ($(i + 1) ~ /^(training|held)$/) sum += $i; print sum; exit }' \
     "$scratch/demo/paceline-$board.log")
   rows_kb=$((rows * 784 / 1024))
-  printf '%-8s %10d %9d %13d\n' "$board" "$peak" "$rows_kb" $((peak - rows_kb))
-done <<<"$newest"
+  printf '%-8s %10d %9d %13d\n' "$board" "$kb" "$rows_kb" $((kb - rows_kb))
+done
 
 map=build/release/edge_worker.map
 [ -f "$map" ] || exit 0
