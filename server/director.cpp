@@ -64,7 +64,8 @@ Directive Director::compose(const FleetFacts& facts) {
   }
   directive.steps_cap = std::min(kStepsCapFactor * directive.tau, kStepsCapFactor * kTauMax);
   directive.elastic = options_.elastic;
-  const bool tau_moves = directive.tau != std::exchange(tau_, directive.tau);
+  const uint32_t tau_before = std::exchange(tau_, directive.tau);
+  const bool tau_moves = tau_before != 0 && tau_before != directive.tau;
   const CodecPair codecs = content_.decide(content_facts(facts), tau_moves);
   directive.codec_up = static_cast<uint8_t>(codecs.up);
   directive.codec_down = static_cast<uint8_t>(codecs.down);

@@ -61,7 +61,7 @@ void ServerCore::look_after_publishing(CodecId codec) {
 void ServerCore::try_codecs(double coded_norm) {
   std::vector<float> tried;
   for (const CodecInfo& codec : codecs()) {
-    if (!codec.lossy || !may_be_chosen(codec.id)) continue;
+    if (!codec.lossy || !may_be_chosen(codec)) continue;
     tried = published_;
     const RotationKey key{downlink_seed(options_.run.training.seed), publication_ + 1};
     if (!encode_delta(layout(), codec.id, key, master_, tried, &encoded_).ok()) return;

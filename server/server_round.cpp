@@ -284,7 +284,7 @@ void ServerCore::compose_directive() {
   facts.progress = progress_;
   facts.step_us = typical(&RoundTimes::step_us);
   facts.exchange_us = typical(&RoundTimes::exchange_us);
-  facts.rounds = pace_->apply() == Apply::kHold;
+  facts.rounds = pace_->has_rounds();
   worker_costs_.clear();
   for (const Member& member : members_) {
     if (!member.counted) continue;

@@ -50,7 +50,7 @@ double PayloadSizes::bytes(const CodecInfo& codec) const {
          (wide_elements * codec.bits_per_element + narrow_elements * narrow_bits) / 8;
 }
 
-bool may_be_chosen(CodecId codec) { return codec != CodecId::kS1; }
+bool may_be_chosen(const CodecInfo& codec) { return codec.refused_down == nullptr; }
 
 Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
   PACELINE_CHECK(!facts.workers.empty());
@@ -70,7 +70,7 @@ Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
   price.bytes = up_bytes + down_bytes;
   price.exchange_us = slowest_exchange_us + rest_us;
   price.tau = facts.tau;
-  if (facts.follows_link)
+  if (facts.follows_link && facts.rounds)
     price.tau = std::max(facts.tau, link_tau(facts.link_tau, price.exchange_us, slowest_step_us));
   double round_us = price.tau * slowest_step_us + price.exchange_us;
   if (!facts.rounds) {

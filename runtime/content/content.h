@@ -73,6 +73,7 @@ class LossEstimate {
   // Share of |update + residual|^2 that `codec` keeps back; nearly all of it before it was
   // measured.
   double lost_share(const CodecInfo& codec) const;
+  bool known(CodecId codec) const { return lost_.contains(codec); }
   // Ends a round. Why `codec` is losing, for people; empty: it is not.
   std::string losing(CodecId codec);
   // The trend begins again: what was, was another codec's or another tau's.
@@ -167,9 +168,9 @@ struct ContentModel {
 Price choose(const ContentModel& model, const ContentFacts& facts, std::span<const CodecId> ups,
              std::span<const CodecId> downs);
 
-// Which codec is good enough to be chosen by itself. Plain S1 is not: S1R has its bits and spreads
-// its error.
-bool may_be_chosen(CodecId codec);
+// Whether a codec may be chosen by itself. What may not go down is not chosen for going up either:
+// S1R has the bits of S1 and spreads its error.
+bool may_be_chosen(const CodecInfo& codec);
 
 struct ContentOptions {
   CodecPair codecs;  // of a direction that is not automatic

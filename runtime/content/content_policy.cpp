@@ -14,7 +14,7 @@ constexpr double kWarmupProgress = 0.05;
 constexpr double kWarmupPriceFactor = 1.5;
 // Another pair has to be so much cheaper, in so many rounds running, so many rounds after the last
 // change.
-constexpr double kClearlyCheaper = 0.9;
+constexpr double kClearlyCheaper = 0.95;
 constexpr uint32_t kBetterRounds = 3;
 constexpr uint32_t kRoundsBetweenChanges = 5;
 // Rounds for which a codec that lost is left alone.
@@ -65,7 +65,7 @@ void ContentPolicy::observe_publication(CodecId codec, const CodingNorms& norms,
 void ContentPolicy::observe_trial(CodecId codec, const CodingNorms& norms) {
   model_.down.observe(codec, norms);
   // Until the workers have used it, it is the best that is known of their updates.
-  if (codec != now_.up) model_.up.observe(codec, norms);
+  if (codec != now_.up || !model_.up.known(codec)) model_.up.observe(codec, norms);
 }
 
 std::vector<CodecId> ContentPolicy::candidates(bool up) const {
@@ -74,7 +74,7 @@ std::vector<CodecId> ContentPolicy::candidates(bool up) const {
   const double distrusted = up ? bits_distrusted_up_ : bits_distrusted_down_;
   std::vector<CodecId> result;
   for (const CodecInfo& info : codecs())
-    if (may_be_chosen(info.id) && (info.bits_per_element > distrusted || !info.lossy))
+    if (may_be_chosen(info) && (info.bits_per_element > distrusted || !info.lossy))
       result.push_back(info.id);
   return result;
 }

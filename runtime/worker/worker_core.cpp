@@ -81,7 +81,7 @@ void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
     if (phase_ == Phase::kPush && pending_ && got->sequence == pending_->sequence &&
         got->chunk == pending_->next_chunk) {
       ++pending_->next_chunk;
-      measured_.push_us = transfer_us(now);
+      if (transfer_began_ != kNever) measured_.push_us = transfer_us(now);
       push_next();
     }
   } else if (const auto* missing = std::get_if<Missing>(&message)) {

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/random.h"
+#include "tests/support/seed.h"
 
 using namespace paceline;
 
@@ -72,7 +74,7 @@ TEST_SUITE("server/director") {
   TEST_CASE(
       "the rate holds for half of a plan, then falls in a line to its share; without a plan "
       "it stays") {
-    Director director = make_director({.rate = 0.2, .rate_end = 0.1}, "fixed:1");
+    Director director = make_director({.content = {}, .rate = 0.2, .rate_end = 0.1}, "fixed:1");
     const auto rate = [&](double progress) {
       FleetFacts facts;
       facts.progress = progress;
@@ -88,7 +90,7 @@ TEST_SUITE("server/director") {
   TEST_CASE("evaluating takes at most a twentieth of a worker's time, and is never given up") {
     for (const uint64_t held_out : {20u, 512u, 5000u}) {
       for (const double exchange_us : {0.0, 8000.0}) {
-        Director director = make_director({.batch = 32}, "fixed:4");
+        Director director = make_director({.content = {}, .batch = 32}, "fixed:4");
         FleetFacts facts;
         facts.held_out_rows_max = held_out;
         facts.step_us = 1000;
@@ -109,10 +111,10 @@ TEST_SUITE("server/director") {
   }
 
   TEST_CASE("a fast worker may take four times tau, and codecs warm up in q8") {
-    Director director = make_director({.codec_up = CodecId::kS1r,
-                                       .codec_down = CodecId::kQ8,
-                                       .elastic = true,
-                                       .warmup_publications = 3},
+    Director director = make_director({.content = {.codecs = {CodecId::kS1r, CodecId::kQ8},
+                                                   .warmup_publications = 3,
+                                                   .sizes = {}},
+                                       .elastic = true},
                                       "fixed:16");
     FleetFacts facts;
     for (facts.publication = 1; facts.publication <= 5; ++facts.publication) {
@@ -123,11 +125,49 @@ TEST_SUITE("server/director") {
       CHECK(directive.codec_up == static_cast<uint8_t>(up));
       CHECK(directive.codec_down == static_cast<uint8_t>(CodecId::kQ8));
     }
-    Director exact =
-        make_director({.codec_up = CodecId::kRaw32, .warmup_publications = 3}, "fixed:1");
+    Director exact = make_director({.content = {.codecs = {CodecId::kRaw32, CodecId::kS1r},
+                                                .warmup_publications = 3,
+                                                .sizes = {}}},
+                                   "fixed:1");
     facts.publication = 1;
     CHECK(exact.compose(facts).codec_up == static_cast<uint8_t>(CodecId::kRaw32));
     CHECK(make_director({}, "fixed:1024").compose(facts).steps_cap <= 4 * kTauMax);
+  }
+
+  TEST_CASE("content and frequency never change in the same round, whatever is measured") {
+    Random random(test::seed(), 27);
+    for (const char* freq : {"trend", "fixed:4"}) {
+      const PayloadSizes sizes{.wide_elements = 1e5, .narrow_elements = 1e3, .chunk_count = 1};
+      Director director = make_director(
+          {.content = {.codecs = {}, .up_auto = true, .down_auto = true, .sizes = sizes}}, freq);
+      for (const CodecInfo& codec : codecs())
+        director.content().observe_trial(codec.id, {0, 1, codec.bits_per_element < 8 ? 0.6 : 0.01});
+      WorkerCost worker{1000, {100, 1, 1}};
+      FleetFacts facts;
+      facts.workers = {&worker, 1};
+      Directive before;
+      int tau_changes = 0, codec_changes = 0;
+      for (uint64_t i = 1; i <= 2000; ++i) {
+        if (i % 20 == 0)
+          worker.link.up_us_per_byte = worker.link.down_us_per_byte =
+              random.unit() < 0.5 ? 1e-4 : 10 * random.unit();
+        facts.publication = i;
+        facts.step_us = 1000;
+        facts.exchange_us = i % 5 < 3 ? 0 : 1e5 * worker.link.up_us_per_byte * random.unit();
+        if (i % 3 == 0)
+          director.observe({i, 300, 100, random.unit() + 1000.0 / static_cast<double>(i)});
+        Directive next = director.compose(facts);
+        const bool tau = i > 1 && next.tau != before.tau;
+        const bool codec =
+            i > 1 && (next.codec_up != before.codec_up || next.codec_down != before.codec_down);
+        CHECK_FALSE((tau && codec));
+        tau_changes += tau ? 1 : 0;
+        codec_changes += codec ? 1 : 0;
+        before = std::move(next);
+      }
+      CHECK(codec_changes > 5);
+      CHECK((tau_changes > 5) == (std::string(freq) == "trend"));
+    }
   }
 
   TEST_CASE("saved and restored it goes on the same") {
