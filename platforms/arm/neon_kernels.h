@@ -76,21 +76,15 @@ PACELINE_INLINE void store_signs(const float* values, unsigned char* codes) {
   memcpy(codes, &word, sizeof word);
 }
 
-// What becomes of a block that is not encoded: all small, or with a value out of range.
-static void skip_block(bool zero, const float* c, float* residual, unsigned char* scales,
-                       size_t block, unsigned char* codes, size_t code_bytes) {
-  store_bf16(scales, block, zero ? 0u : kScaleRefused);
-  memset(codes, 0, code_bytes);
-  if (zero) memcpy(residual, c, kKernelBlock * sizeof(float));
-}
-
-// c = flush(update + residual) of a block; returns the bits of the largest |c|.
+// c = flush(update + residual) of a block, or of the update alone; returns the bits of the largest
+// |c|.
 PACELINE_INLINE uint32_t gather(const float* update, const float* residual, float* c) {
   uint32x4_t absmax[2] = {vdupq_n_u32(0), vdupq_n_u32(0)};
   for (size_t i = 0; i < kKernelBlock; i += 2 * kLanes)
     for (size_t k = 0; k < 2; ++k) {
       const size_t at = i + k * kLanes;
-      const float32x4_t sum = vaddq_f32(vld1q_f32(update + at), vld1q_f32(residual + at));
+      float32x4_t sum = vld1q_f32(update + at);
+      if (residual != nullptr) sum = vaddq_f32(sum, vld1q_f32(residual + at));
       absmax[k] = vmaxq_u32(absmax[k], magnitude(sum));
       vst1q_f32(c + at, flush(sum));
     }
@@ -123,7 +117,8 @@ PACELINE_INLINE void encode_q8_8(const float* c, float32x4_t scale, float32x4_t 
   for (size_t k = 0; k < 2; ++k) {
     const float32x4_t value = vld1q_f32(c + k * kLanes);
     const float32x4_t rounded = vsubq_f32(vaddq_f32(vmulq_f32(value, inverse), magic), magic);
-    vst1q_f32(residual + k * kLanes, flush(vsubq_f32(value, vmulq_f32(rounded, scale))));
+    if (residual != nullptr)
+      vst1q_f32(residual + k * kLanes, flush(vsubq_f32(value, vmulq_f32(rounded, scale))));
     q[k] = vmovn_s32(vcvtq_s32_f32(rounded));
   }
   vst1_u8(codes, vreinterpret_u8_s8(vmovn_s16(vcombine_s16(q[0], q[1]))));
@@ -132,11 +127,11 @@ PACELINE_INLINE void encode_q8_8(const float* c, float32x4_t scale, float32x4_t 
 void encode_q8(const float* update, float* residual, size_t blocks, unsigned char* scales,
                unsigned char* codes) {
   for (size_t block = 0; block < blocks;
-       ++block, update += kKernelBlock, residual += kKernelBlock, codes += kKernelBlock) {
+       ++block, update += kKernelBlock, residual = next_block(residual), codes += kKernelBlock) {
     float c[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
     if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
-      skip_block(absmax < kZeroBlockBits, c, residual, scales, block, codes, kKernelBlock);
+      skip_block(absmax < kZeroBlockBits, update, residual, scales, block, codes, kKernelBlock);
       continue;
     }
     const uint32_t scale_bits = q8_scale(absmax);
@@ -145,26 +140,28 @@ void encode_q8(const float* update, float* residual, size_t blocks, unsigned cha
     const float32x4_t scale_4 = vdupq_n_f32(scale);
     const float32x4_t inverse_4 = vdupq_n_f32(1.0f / scale);
     for (size_t i = 0; i < kKernelBlock; i += 2 * kLanes)
-      encode_q8_8(c + i, scale_4, inverse_4, residual + i, codes + i);
+      encode_q8_8(c + i, scale_4, inverse_4, residual == nullptr ? nullptr : residual + i,
+                  codes + i);
   }
 }
 
 void encode_s1(const float* update, float* residual, size_t blocks, unsigned char* scales,
                unsigned char* codes) {
   for (size_t block = 0; block < blocks;
-       ++block, update += kKernelBlock, residual += kKernelBlock, codes += kCodeBytes) {
+       ++block, update += kKernelBlock, residual = next_block(residual), codes += kCodeBytes) {
     float c[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
     const float mean = mean_magnitude(c);
     if (absmax >= kRangeBits || bits_of(mean) < kZeroBlockBits) {
-      skip_block(absmax < kRangeBits, c, residual, scales, block, codes, kCodeBytes);
+      skip_block(absmax < kRangeBits, update, residual, scales, block, codes, kCodeBytes);
       continue;
     }
     const uint32_t scale_bits = bf16_half_even(mean);
     store_bf16(scales, block, scale_bits);
-    const uint32x4_t scale = vdupq_n_u32(scale_bits << 16);
     for (size_t word = 0; word < kWords; ++word)
       store_signs(c + word * kWordElements, codes + word * 4);
+    if (residual == nullptr) continue;
+    const uint32x4_t scale = vdupq_n_u32(scale_bits << 16);
     for (size_t i = 0; i < kKernelBlock; i += kLanes) {
       const float32x4_t value = vld1q_f32(c + i);
       const uint32x4_t sign = vandq_u32(bits(value), vdupq_n_u32(kSignBit));
@@ -229,8 +226,8 @@ PACELINE_INLINE void decode_rotated(const unsigned char* codes, float scale, flo
 
 void encode_s1r(const float* update, float* residual, const uint64_t* signs, size_t blocks,
                 unsigned char* scales, unsigned char* codes) {
-  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock, residual += kKernelBlock,
-              signs += kKernelBlock / 64, codes += kCodeBytes) {
+  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock,
+              residual = next_block(residual), signs += kKernelBlock / 64, codes += kCodeBytes) {
     float c[kKernelBlock];
     float y[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
@@ -239,13 +236,14 @@ void encode_s1r(const float* update, float* residual, const uint64_t* signs, siz
     hadamard(y);
     const float mean = mean_magnitude(y);
     if (absmax >= kRangeBits || bits_of(mean) < kZeroBlockBits) {
-      skip_block(absmax < kRangeBits, c, residual, scales, block, codes, kCodeBytes);
+      skip_block(absmax < kRangeBits, update, residual, scales, block, codes, kCodeBytes);
       continue;
     }
     const uint32_t scale_bits = bf16_half_even(mean);
     store_bf16(scales, block, scale_bits);
     for (size_t word = 0; word < kWords; ++word)
       store_signs(y + word * kWordElements, codes + word * 4);
+    if (residual == nullptr) continue;
     decode_rotated(codes, bf16_to_float(scale_bits), y);
     for_signs(signs, [&](size_t i, uint32x4_t sign) {
       const float32x4_t decoded = flip(vld1q_f32(y + i), sign);

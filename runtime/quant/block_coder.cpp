@@ -11,16 +11,10 @@ namespace paceline {
 
 namespace {
 
-constexpr std::array kIds = {
-#define CODEC(id, enumerator, name) uint8_t{id},
-#include "runtime/quant/codecs.inc"
-#undef CODEC
-};
-
 constexpr bool ids_are_unique() {
-  for (size_t i = 0; i < kIds.size(); ++i)
-    for (size_t j = i + 1; j < kIds.size(); ++j)
-      if (kIds[i] == kIds[j]) return false;
+  for (size_t i = 0; i < kCodecIds.size(); ++i)
+    for (size_t j = i + 1; j < kCodecIds.size(); ++j)
+      if (kCodecIds[i] == kCodecIds[j]) return false;
   return true;
 }
 static_assert(ids_are_unique(), "two lines of codecs.inc have the same wire id");
@@ -42,12 +36,6 @@ std::array<CodecInfo, kCodecCount> make_infos() {
 std::span<const CodecInfo> codecs() {
   static const std::array<CodecInfo, kCodecCount> infos = make_infos();
   return infos;
-}
-
-size_t codec_position(CodecId id) {
-  const auto found = std::find(kIds.begin(), kIds.end(), static_cast<uint8_t>(id));
-  PACELINE_CHECK(found != kIds.end());
-  return static_cast<size_t>(found - kIds.begin());
 }
 
 const CodecInfo& codec_info(CodecId id) { return block_coder(id).info; }
@@ -77,7 +65,7 @@ Status check_codec_down(CodecId id) {
 }
 
 Result<CodecId> codec_by_wire_id(uint8_t id) {
-  if (std::find(kIds.begin(), kIds.end(), id) == kIds.end())
+  if (kCodecPositions[id] == kCodecCount)
     return fail(Code::kCorrupt, "codec id %u is not known here; is the other end newer?", id);
   return static_cast<CodecId>(id);
 }

@@ -4,10 +4,12 @@
 // codecs.inc. The functions are pure: same arguments, same bytes, on every machine.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/quant/codec.h"
 #include "runtime/quant/kernels.h"
@@ -87,14 +89,26 @@ const BlockCoder& block_coder(CodecId id);
 // The coder of a chunk's wide or narrow blocks when the payload's header names `id`.
 const BlockCoder& block_coder(CodecId id, bool wide);
 
-// Where `id` stands in codecs.inc: an index below kCodecCount.
-size_t codec_position(CodecId id);
-
-inline constexpr size_t kCodecCount = 0
-#define CODEC(id, enumerator, name) +1
+inline constexpr std::array kCodecIds = {
+#define CODEC(id, enumerator, name) uint8_t{id},
 #include "runtime/quant/codecs.inc"
 #undef CODEC
-    ;
+};
+inline constexpr size_t kCodecCount = kCodecIds.size();
+
+// Where each wire id stands in codecs.inc; kCodecCount: nowhere. A table, because a sum asks for
+// every worker's block.
+inline constexpr auto kCodecPositions = [] {
+  std::array<uint8_t, 256> positions{};
+  positions.fill(kCodecCount);
+  for (size_t i = 0; i < kCodecCount; ++i) positions[kCodecIds[i]] = static_cast<uint8_t>(i);
+  return positions;
+}();
+inline size_t codec_position(CodecId id) {
+  const size_t position = kCodecPositions[static_cast<uint8_t>(id)];
+  PACELINE_CHECK(position < kCodecCount);
+  return position;
+}
 
 #define CODEC(id, enumerator, name) extern const BlockCoder block_coder_##name;
 #include "runtime/quant/codecs.inc"

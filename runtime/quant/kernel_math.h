@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "runtime/quant/kernels.h"
+
 namespace paceline {
 
 enum : uint32_t {
@@ -17,7 +19,15 @@ enum : uint32_t {
   kFlushBits = 0x12800000u,      // 2^-90: anything smaller in magnitude becomes +0
   kZeroBlockBits = 0x17800000u,  // 2^-80: a block whose absmax or mean is smaller is a zero block
   kRangeBits = 0x7B000000u,      // 2^119: nothing of this magnitude or above is encoded
+  kSumFlushBits = 0x0D800000u,   // 2^-100: a smaller sum of many workers becomes +0
   kScaleRefused = 0x7FC0,        // bf16 NaN: the scale of a block that holds such a value
+
+  // bf16 2^-60: from this scale on no residual of Q8, Q4, S1 or S1R needs a flush. Where c and what
+  // it decodes to are near each other, their difference is +0 or at least 2^-30 of the scale; where
+  // they are not, it is as large as one of them, and c was flushed.
+  kSmallScale = 0x2180,
+  // 2^110: the mean magnitude of a block, rotated or not, that holds kRangeBits or more is larger.
+  kLargeMeanBits = 0x76800000u,
 };
 
 static inline uint32_t bits_of(float value) {
@@ -68,6 +78,41 @@ static inline uint32_t load_bf16(const unsigned char* bytes, size_t index) {
 static inline void store_bf16(unsigned char* bytes, size_t index, uint32_t bf16) {
   bytes[2 * index] = static_cast<unsigned char>(bf16 & 0xFFu);
   bytes[2 * index + 1] = static_cast<unsigned char>(bf16 >> 8);
+}
+
+// Steps to the next block; none stays none.
+static inline float* next_block(float* residual) {
+  return residual == nullptr ? nullptr : residual + kKernelBlock;
+}
+
+// What becomes of a block that is not encoded: all small, or with a value out of range.
+static inline void skip_block(bool zero, const float* update, float* residual,
+                              unsigned char* scales, size_t block, unsigned char* codes,
+                              size_t code_bytes) {
+  store_bf16(scales, block, zero ? 0u : kScaleRefused);
+  memset(codes, 0, code_bytes);
+  if (!zero || residual == nullptr) return;
+  for (size_t i = 0; i < kKernelBlock; ++i) residual[i] = flushed(update[i] + residual[i]);
+}
+
+// Whether a block may be one that is not encoded, by its mean magnitude alone. It spares a kernel
+// that needs no more than the mean the search for the largest magnitude.
+static inline bool mean_is_extreme(float mean) {
+  return bits_of(mean) < kZeroBlockBits || bits_of(mean) >= kLargeMeanBits;
+}
+
+// Looks closer at such a block: whether it was one, and is dealt with.
+static inline bool skip_extreme_block(float mean, const float* update, float* residual,
+                                      unsigned char* scales, size_t block, unsigned char* codes,
+                                      size_t code_bytes) {
+  bool in_range = true;
+  for (size_t i = 0; i < kKernelBlock; ++i) {
+    const float c = residual == nullptr ? update[i] : update[i] + residual[i];
+    if ((bits_of(c) & kMagnitudeBits) >= kRangeBits) in_range = false;
+  }
+  if (in_range && bits_of(mean) >= kZeroBlockBits) return false;
+  skip_block(in_range, update, residual, scales, block, codes, code_bytes);
+  return true;
 }
 
 }  // namespace paceline

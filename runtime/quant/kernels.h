@@ -23,8 +23,9 @@ enum : uint32_t { kKernelBlock = PACELINE_KERNEL_BLOCK };
 
 // What a set needs of the CPU. Clusters that occur together, not single bits.
 enum CpuFeature : uint32_t {
-  kCpuAvx2 = 1u << 0,
+  kCpuAvx2 = 1u << 0,  // and FMA
   kCpuNeon = 1u << 1,
+  kCpuAvx512 = 1u << 2,  // F, BW, DQ, VL
 };
 
 // The features of this machine, as far as sets ask for them. platforms/<cpu>/cpu.cpp, built for the
@@ -32,7 +33,8 @@ enum CpuFeature : uint32_t {
 uint32_t cpu_features();
 
 // One worker's codes of one block in a sum. `weight` is the worker's weight times the block's scale
-// for codecs with scales, the worker's weight alone for the others.
+// for codecs with scales, the worker's weight alone for the others: at most 16 significant bits, so
+// that weight * code is exact.
 struct BlockTerm {
   float weight;
   const unsigned char* codes;
@@ -49,6 +51,7 @@ struct KernelSet {
   // Encode c = update + residual and leave c - decoded in `residual`; the rules are in
   // docs/wire_format.md. A block with a |c| of 2^119 or more, NaN or infinite gets the
   // scale 0x7FC0 and zero codes and keeps its residual: such a block never leaves the codec.
+  // `residual` may be null: then c = update, and what is lost is not kept.
   void (*encode_q8)(const float* update, float* residual, size_t blocks, unsigned char* scales,
                     unsigned char* codes);
   void (*encode_s1)(const float* update, float* residual, size_t blocks, unsigned char* scales,
@@ -72,6 +75,10 @@ struct KernelSet {
   void (*unrotate_add)(float* rotated, const uint64_t* signs, float* into);
 
   // From here on a set may leave entries out and then gets the scalar ones (dispatch.cpp).
+
+  // What a close does to the master; codec.h has the rule. divisor > 0.
+  void (*apply_mean)(const float* sum, float divisor, float keep, size_t blocks,
+                     float* master) = nullptr;
 
   // As their namesakes above. Two codes a byte, the first one in the lower half.
   void (*encode_q4)(const float* update, float* residual, size_t blocks, unsigned char* scales,

@@ -10,20 +10,22 @@ namespace {
 // Adding and subtracting 1.5 * 2^23 rounds half to even on every CPU, for magnitudes below 2^22.
 constexpr float kRoundMagic = 12582912.0f;
 
-// c = flush(update + residual); returns the bits of the largest |c|. As integers, NaN > infinity >
-// every number.
+// c = flush(update + residual), or of the update alone; returns the bits of the largest |c|. As
+// integers, NaN > infinity > every number.
 uint32_t gather(const float* update, const float* residual, float* c) {
   uint32_t absmax = 0;
   for (size_t i = 0; i < kKernelBlock; ++i) {
-    c[i] = flushed(update[i] + residual[i]);
+    c[i] = flushed(residual == nullptr ? update[i] : update[i] + residual[i]);
     const uint32_t magnitude = bits_of(c[i]) & kMagnitudeBits;
     absmax = magnitude > absmax ? magnitude : absmax;
   }
   return absmax;
 }
 
-void keep_all(const float* c, float* residual) {
-  memcpy(residual, c, kKernelBlock * sizeof(float));
+// residual = flush(c - decoded), unless nobody wants it.
+void keep_lost(const float* c, const float* decoded, float* residual) {
+  if (residual == nullptr) return;
+  for (size_t i = 0; i < kKernelBlock; ++i) residual[i] = flushed(c[i] - decoded[i]);
 }
 
 // Sixteen lanes in order, folded in halves: the shape of one 512-bit register.
@@ -101,65 +103,59 @@ bool sums_in_range(const float* a, const float* b, size_t blocks) {
 void encode_q8(const float* update, float* residual, size_t blocks, unsigned char* scales,
                unsigned char* codes) {
   for (size_t block = 0; block < blocks;
-       ++block, update += kKernelBlock, residual += kKernelBlock, codes += kKernelBlock) {
+       ++block, update += kKernelBlock, residual = next_block(residual), codes += kKernelBlock) {
     float c[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
     if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
-      const bool zero = absmax < kZeroBlockBits;
-      store_bf16(scales, block, zero ? 0u : kScaleRefused);
-      memset(codes, 0, kKernelBlock);
-      if (zero) keep_all(c, residual);
+      skip_block(absmax < kZeroBlockBits, update, residual, scales, block, codes, kKernelBlock);
       continue;
     }
     const uint32_t scale_bits = q8_scale(absmax);
     store_bf16(scales, block, scale_bits);
     const float scale = bf16_to_float(scale_bits);
     const float inverse = 1.0f / scale;
+    float decoded[kKernelBlock];
     for (size_t i = 0; i < kKernelBlock; ++i) {
       const float q = (c[i] * inverse + kRoundMagic) - kRoundMagic;
       codes[i] = static_cast<unsigned char>(static_cast<int32_t>(q));
-      residual[i] = flushed(c[i] - q * scale);
+      decoded[i] = q * scale;
     }
+    keep_lost(c, decoded, residual);
   }
 }
 
 void encode_s1(const float* update, float* residual, size_t blocks, unsigned char* scales,
                unsigned char* codes) {
-  for (size_t block = 0; block < blocks;
-       ++block, update += kKernelBlock, residual += kKernelBlock, codes += kKernelBlock / 8) {
+  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock,
+              residual = next_block(residual), codes += kKernelBlock / 8) {
     float c[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
     const float mean = mean_magnitude(c);
     if (absmax >= kRangeBits || bits_of(mean) < kZeroBlockBits) {
-      const bool zero = absmax < kRangeBits;
-      store_bf16(scales, block, zero ? 0u : kScaleRefused);
-      memset(codes, 0, kKernelBlock / 8);
-      if (zero) keep_all(c, residual);
+      skip_block(absmax < kRangeBits, update, residual, scales, block, codes, kKernelBlock / 8);
       continue;
     }
     const uint32_t scale_bits = bf16_half_even(mean);
     store_bf16(scales, block, scale_bits);
     store_signs(c, codes);
-    const uint32_t magnitude = scale_bits << 16;
-    for (size_t i = 0; i < kKernelBlock; ++i)
-      residual[i] = flushed(c[i] - float_of(magnitude | (bits_of(c[i]) & kSignBit)));
+    float decoded[kKernelBlock];
+    decode_signs(codes, bf16_to_float(scale_bits), decoded);
+    keep_lost(c, decoded, residual);
   }
 }
 
 void encode_s1r(const float* update, float* residual, const uint64_t* signs, size_t blocks,
                 unsigned char* scales, unsigned char* codes) {
-  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock, residual += kKernelBlock,
-              signs += kKernelBlock / 64, codes += kKernelBlock / 8) {
+  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock,
+              residual = next_block(residual), signs += kKernelBlock / 64,
+              codes += kKernelBlock / 8) {
     float c[kKernelBlock];
     float y[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
     rotate(c, signs, y);
     const float mean = mean_magnitude(y);
     if (absmax >= kRangeBits || bits_of(mean) < kZeroBlockBits) {
-      const bool zero = absmax < kRangeBits;
-      store_bf16(scales, block, zero ? 0u : kScaleRefused);
-      memset(codes, 0, kKernelBlock / 8);
-      if (zero) keep_all(c, residual);
+      skip_block(absmax < kRangeBits, update, residual, scales, block, codes, kKernelBlock / 8);
       continue;
     }
     const uint32_t scale_bits = bf16_half_even(mean);
@@ -167,7 +163,7 @@ void encode_s1r(const float* update, float* residual, const uint64_t* signs, siz
     store_signs(y, codes);
     decode_signs(codes, bf16_to_float(scale_bits), y);
     unrotate(y, signs);
-    for (size_t i = 0; i < kKernelBlock; ++i) residual[i] = flushed(c[i] - y[i]);
+    keep_lost(c, y, residual);
   }
 }
 
@@ -236,38 +232,33 @@ float q4_code(const unsigned char* codes, size_t i) {
 
 void encode_q4(const float* update, float* residual, size_t blocks, unsigned char* scales,
                unsigned char* codes) {
-  for (size_t block = 0; block < blocks;
-       ++block, update += kKernelBlock, residual += kKernelBlock, codes += kKernelBlock / 2) {
+  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock,
+              residual = next_block(residual), codes += kKernelBlock / 2) {
     float c[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
     if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
-      const bool zero = absmax < kZeroBlockBits;
-      store_bf16(scales, block, zero ? 0u : kScaleRefused);
-      memset(codes, 0, kKernelBlock / 2);
-      if (zero) keep_all(c, residual);
+      skip_block(absmax < kZeroBlockBits, update, residual, scales, block, codes, kKernelBlock / 2);
       continue;
     }
     const uint32_t scale_bits = q4_scale(absmax);
     store_bf16(scales, block, scale_bits);
     float decoded[kKernelBlock];
     store_q4(c, bf16_to_float(scale_bits), codes, decoded);
-    for (size_t i = 0; i < kKernelBlock; ++i) residual[i] = flushed(c[i] - decoded[i]);
+    keep_lost(c, decoded, residual);
   }
 }
 
 void encode_q4r(const float* update, float* residual, const uint64_t* signs, size_t blocks,
                 unsigned char* scales, unsigned char* codes) {
-  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock, residual += kKernelBlock,
-              signs += kKernelBlock / 64, codes += kKernelBlock / 2) {
+  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock,
+              residual = next_block(residual), signs += kKernelBlock / 64,
+              codes += kKernelBlock / 2) {
     float c[kKernelBlock];
     float y[kKernelBlock];
     const uint32_t absmax = gather(update, residual, c);
     const uint32_t rotated_max = rotate(c, signs, y);
     if (absmax >= kRangeBits || rotated_max < kZeroBlockBits) {
-      const bool zero = absmax < kRangeBits;
-      store_bf16(scales, block, zero ? 0u : kScaleRefused);
-      memset(codes, 0, kKernelBlock / 2);
-      if (zero) keep_all(c, residual);
+      skip_block(absmax < kRangeBits, update, residual, scales, block, codes, kKernelBlock / 2);
       continue;
     }
     const uint32_t scale_bits = q4_scale(rotated_max);
@@ -275,7 +266,7 @@ void encode_q4r(const float* update, float* residual, const uint64_t* signs, siz
     float decoded[kKernelBlock];
     store_q4(y, bf16_to_float(scale_bits), codes, decoded);
     unrotate(decoded, signs);
-    for (size_t i = 0; i < kKernelBlock; ++i) residual[i] = flushed(c[i] - decoded[i]);
+    keep_lost(c, decoded, residual);
   }
 }
 
@@ -303,6 +294,16 @@ void sum_q4(const BlockTerm* terms, size_t count, float* acc) {
   for (size_t t = 0; t < count; ++t)
     for (size_t i = 0; i < kKernelBlock; ++i)
       acc[i] += terms[t].weight * q4_code(terms[t].codes, i);
+}
+
+void apply_mean(const float* sum, float divisor, float keep, size_t blocks, float* master) {
+  for (size_t i = 0; i < blocks * kKernelBlock; ++i) {
+    const uint32_t bits = bits_of(sum[i]);
+    const float acc = float_of((bits & kMagnitudeBits) < kSumFlushBits ? 0u : bits);
+    const float mean = flushed(acc / divisor);
+    const float kept = keep == 1.0f ? master[i] : master[i] * keep;
+    master[i] = flushed(kept + mean);
+  }
 }
 
 void gather_maxima(const float* update, float* residual, size_t blocks, uint32_t* maxima) {
@@ -346,6 +347,7 @@ constinit const KernelSet kernel_set_scalar = {
     .sum_q8 = sum_q8,
     .sum_s1 = sum_s1,
     .unrotate_add = unrotate_add,
+    .apply_mean = apply_mean,
     .encode_q4 = encode_q4,
     .encode_q4r = encode_q4r,
     .add_q4 = add_q4,

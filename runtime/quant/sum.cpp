@@ -1,8 +1,4 @@
 // Sums of many workers' payloads, and what a close does with them.
-//
-// Loop order: block outside, worker inside, one block of accumulators. It reads each payload once
-// and keeps 1 KiB hot, whatever the number of workers, and fixes the order of every addition. Where
-// a worker's codec is sparse, a tile of sixteen blocks is hot instead.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -10,17 +6,14 @@
 #include <optional>
 
 #include "runtime/base/check.h"
+#include "runtime/quant/chunk_sum.h"
 #include "runtime/quant/dispatch.h"
 #include "runtime/quant/kernel_math.h"
-#include "runtime/quant/payload.h"
 #include "runtime/quant/rotation.h"
 
 namespace paceline {
 
 namespace {
-
-// 2^-100 and 2^-90 as bit patterns: the bounds of a sum (docs/wire_format.md).
-constexpr uint32_t kSumFlushBits = 0x0D800000u;
 
 // Terms of one block on their way to a kernel, in groups that fit on the stack. A group ends where
 // the coder changes; order is kept.
@@ -56,67 +49,6 @@ BlockTerm term_of(const WeightedPayload& worker, const BlockCoder& coder, const 
   return {weight, bytes + at.entries() + range.begin, range.end - range.begin};
 }
 
-// Offsets of the present part for every codec, so that no worker needs a cursor of its own.
-class CodecOffsets {
- public:
-  CodecOffsets(const ParameterLayout& layout, ChunkRange range) {
-    for (size_t i = 0; i < kCodecCount; ++i) {
-      const CodecId id = codecs()[i].id;
-      at_[i] = PayloadOffsets(payload_shape(layout, range, id), id);
-    }
-  }
-  const PayloadOffsets& of(CodecId id) const { return at_[codec_position(id)]; }
-  void pass(const ChunkPart& part) {
-    for (PayloadOffsets& at : at_) at.pass(part);
-  }
-
- private:
-  std::array<PayloadOffsets, kCodecCount> at_;
-};
-
-// acc += the terms of consecutive workers with dense codecs, for `blocks` blocks from block `first`
-// of the part on.
-void sum_dense(const CodecOffsets& offsets, const ChunkPart& part,
-               std::span<const WeightedPayload> workers, size_t first, size_t blocks, float* acc) {
-  for (size_t block = first; block < first + blocks; ++block, acc += kBlockElements) {
-    TermGroup group(acc);
-    for (const WeightedPayload& worker : workers) {
-      const PayloadOffsets& at = offsets.of(worker.payload.codec());
-      const BlockCoder& coder = at.coder(part);
-      if (!coder.rotated) group.add(coder, term_of(worker, coder, at, block));
-    }
-    group.finish();
-  }
-}
-
-// First pass: sum = the terms of all blocks that are not rotated. A sparse codec's group covers
-// several blocks, so the workers before it have to be through with all of them: a tile is as long.
-void sum_unrotated(const ParameterLayout& layout, ChunkRange range,
-                   std::span<const WeightedPayload> workers, float* sum) {
-  CodecOffsets offsets(layout, range);
-  for (ChunkParts part(layout, range); part.next(); offsets.pass(*part)) {
-    for (size_t first = 0; first < part->block_count; first += kSparseGroupBlocks) {
-      const size_t blocks = std::min<size_t>(kSparseGroupBlocks, part->block_count - first);
-      float* acc = sum + (part->first_block + first) * kBlockElements;
-      std::fill_n(acc, blocks * kBlockElements, 0.0f);
-      for (std::span<const WeightedPayload> rest = workers; !rest.empty();) {
-        const auto sparse = std::find_if(rest.begin(), rest.end(), [&](const auto& worker) {
-          return offsets.of(worker.payload.codec()).coder(*part).sparse();
-        });
-        const size_t dense = static_cast<size_t>(sparse - rest.begin());
-        sum_dense(offsets, *part, rest.first(dense), first, blocks, acc);
-        rest = rest.subspan(dense);
-        if (rest.empty()) break;
-        const PayloadOffsets& at = offsets.of(rest.front().payload.codec());
-        const BlockCoder& coder = at.coder(*part);
-        const BlockTerm term = term_of(rest.front(), coder, at, first / kSparseGroupBlocks);
-        coder.sum({&term, 1}, acc);
-        rest = rest.subspan(1);
-      }
-    }
-  }
-}
-
 bool is_rotated(const WeightedPayload& worker) {
   return block_coder(worker.payload.codec()).rotated;
 }
@@ -132,31 +64,76 @@ std::optional<uint64_t> next_key(std::span<const WeightedPayload> workers,
   return next;
 }
 
-// A later pass: sum += the inverse of the rotated blocks' sum under one key.
-void sum_rotated(const ParameterLayout& layout, ChunkRange range,
-                 std::span<const WeightedPayload> workers, RotationKey rotation, float* sum) {
-  CodecOffsets offsets(layout, range);
-  for (ChunkParts part(layout, range); part.next(); offsets.pass(*part)) {
-    if (!part->wide) continue;
-    for (size_t block = 0; block < part->block_count; ++block) {
-      float acc[kBlockElements] = {};
-      TermGroup group(acc);
-      for (const WeightedPayload& worker : workers) {
-        if (!is_rotated(worker) || worker.payload.key() != rotation.key) continue;
-        const PayloadOffsets& at = offsets.of(worker.payload.codec());
-        const BlockCoder& coder = at.coder(*part);
-        group.add(coder, term_of(worker, coder, at, block));
-      }
-      group.finish();
-      const size_t index = part->first_block + block;
-      uint64_t signs[kSignWords];
-      rotation_signs(rotation, index, signs);
-      kernels().unrotate_add(acc, signs, sum + index * kBlockElements);
-    }
+}  // namespace
+
+ChunkSum::ChunkSum(const ParameterLayout& layout, ChunkRange range,
+                   std::span<const WeightedPayload> payloads, uint64_t seed)
+    : payloads_(payloads), seed_(seed) {
+  for (size_t i = 0; i < kCodecCount; ++i) {
+    const CodecId id = codecs()[i].id;
+    cursors_[i].at = PayloadOffsets(payload_shape(layout, range, id), id);
   }
 }
 
-}  // namespace
+void ChunkSum::enter(const ChunkPart& part) {
+  for (Cursor& cursor : cursors_) {
+    if (part_.block_count > 0) cursor.at.pass(part_);
+    cursor.coder = &cursor.at.coder(part);
+  }
+  part_ = part;
+}
+
+// acc += the terms of consecutive workers with dense codecs.
+void ChunkSum::sum_dense(std::span<const WeightedPayload> workers, size_t first, size_t blocks,
+                         float* acc) const {
+  for (size_t block = first; block < first + blocks; ++block, acc += kBlockElements) {
+    TermGroup group(acc);
+    for (const WeightedPayload& worker : workers) {
+      const Cursor& cursor = cursor_of(worker);
+      if (!cursor.coder->rotated)
+        group.add(*cursor.coder, term_of(worker, *cursor.coder, cursor.at, block));
+    }
+    group.finish();
+  }
+}
+
+// acc += the inverse of the rotated blocks' sum under one key.
+void ChunkSum::add_rotated(RotationKey rotation, size_t first, size_t blocks, float* acc) const {
+  for (size_t block = first; block < first + blocks; ++block, acc += kBlockElements) {
+    float rotated[kBlockElements] = {};
+    TermGroup group(rotated);
+    for (const WeightedPayload& worker : payloads_) {
+      const Cursor& cursor = cursor_of(worker);
+      if (cursor.coder->rotated && worker.payload.key() == rotation.key)
+        group.add(*cursor.coder, term_of(worker, *cursor.coder, cursor.at, block));
+    }
+    group.finish();
+    uint64_t signs[kSignWords];
+    rotation_signs(rotation, part_.first_block + block, signs);
+    kernels().unrotate_add(rotated, signs, acc);
+  }
+}
+
+void ChunkSum::sum_tile(size_t first, size_t blocks, float* acc) const {
+  std::fill_n(acc, blocks * kBlockElements, 0.0f);
+  for (std::span<const WeightedPayload> rest = payloads_; !rest.empty();) {
+    const auto sparse = std::find_if(rest.begin(), rest.end(), [&](const WeightedPayload& worker) {
+      return cursor_of(worker).coder->sparse();
+    });
+    const size_t dense = static_cast<size_t>(sparse - rest.begin());
+    sum_dense(rest.first(dense), first, blocks, acc);
+    rest = rest.subspan(dense);
+    if (rest.empty()) break;
+    const Cursor& cursor = cursor_of(rest.front());
+    const BlockTerm term =
+        term_of(rest.front(), *cursor.coder, cursor.at, first / kSparseGroupBlocks);
+    cursor.coder->sum({&term, 1}, acc);
+    rest = rest.subspan(1);
+  }
+  if (!part_.wide) return;
+  for (std::optional<uint64_t> key = next_key(payloads_, {}); key; key = next_key(payloads_, key))
+    add_rotated({seed_, *key}, first, blocks, acc);
+}
 
 double payload_norm_squared(const ParameterLayout& layout, const PayloadView& payload) {
   double total = 0;
@@ -171,9 +148,13 @@ void sum_payloads(const ParameterLayout& layout, uint32_t chunk,
   PACELINE_CHECK(sum.size() == layout.element_count());
   for (const WeightedPayload& worker : payloads) PACELINE_CHECK(worker.payload.chunk() == chunk);
   const ChunkRange range = layout.chunk(chunk);
-  sum_unrotated(layout, range, payloads, sum.data());
-  for (std::optional<uint64_t> key = next_key(payloads, {}); key; key = next_key(payloads, key))
-    sum_rotated(layout, range, payloads, {seed, *key}, sum.data());
+  ChunkSum tiles(layout, range, payloads, seed);
+  for (ChunkParts part(layout, range); part.next();) {
+    tiles.enter(*part);
+    for (uint32_t first = 0; first < part->block_count; first += kTileBlocks)
+      tiles.sum_tile(first, std::min(kTileBlocks, part->block_count - first),
+                     sum.data() + size_t{part->first_block + first} * kBlockElements);
+  }
 }
 
 float round_weight(double weight) {
@@ -187,15 +168,9 @@ float round_weight(double weight) {
 }
 
 void apply_mean(std::span<const float> sum, float divisor, float keep, std::span<float> master) {
-  PACELINE_CHECK(sum.size() == master.size());
+  PACELINE_CHECK(sum.size() == master.size() && sum.size() % kBlockElements == 0);
   PACELINE_CHECK(divisor > 0);
-  for (size_t i = 0; i < sum.size(); ++i) {
-    const uint32_t bits = bits_of(sum[i]);
-    const float acc = float_of((bits & kMagnitudeBits) < kSumFlushBits ? 0u : bits);
-    const float mean = flushed(acc / divisor);
-    const float kept = keep == 1.0f ? master[i] : master[i] * keep;
-    master[i] = flushed(kept + mean);
-  }
+  kernels().apply_mean(sum.data(), divisor, keep, sum.size() / kBlockElements, master.data());
 }
 
 }  // namespace paceline

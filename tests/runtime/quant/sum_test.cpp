@@ -187,20 +187,25 @@ TEST_CASE("round_weight: the nearest bf16, ties to even, straight from double, n
   CHECK(round_weight(1.0 + 0x1p-8 + 0x1p-40) == 1.0f + 0x1p-7f);
 }
 
+// apply_mean() on the first values of a block, on every kernel set.
+void check_mean(std::vector<float> sum, float divisor, float keep, std::vector<float> master,
+                std::vector<float> want) {
+  for (std::vector<float>* values : {&sum, &master, &want}) values->resize(kBlockElements);
+  on_every_kernel_set([&](const KernelSet& set) {
+    CAPTURE(std::string(set.name));
+    std::vector<float> got = master;
+    apply_mean(sum, divisor, keep, got);
+    CHECK(same_bytes(got, want));
+  });
+}
+
 TEST_CASE("apply_mean: mean, keep and the three flushes, element by element") {
-  const std::vector<float> sum = {3.0f, 0x1p-101f, -0x1p-99f, 0x1p-88f, -0.0f, 8.0f, 0.0f};
-  std::vector<float> master = {1.0f, 2.0f, 3.0f, 0.0f, 1.0f, -2.0f, 0x1p-95f};
-  apply_mean(sum, 4.0f, 1.0f, master);
-  CHECK(same_bytes(master, {1.75f, 2.0f, 3.0f, 0x1p-90f, 1.0f, 0.0f, 0.0f}));
-
-  std::vector<float> decayed = {1.0f, 3.0f};
-  apply_mean(std::vector<float>{1.0f, 0.1f}, 3.0f, 0.9f, decayed);
+  check_mean({3.0f, 0x1p-101f, -0x1p-99f, 0x1p-88f, -0.0f, 8.0f, 0.0f}, 4.0f, 1.0f,
+             {1.0f, 2.0f, 3.0f, 0.0f, 1.0f, -2.0f, 0x1p-95f},
+             {1.75f, 2.0f, 3.0f, 0x1p-90f, 1.0f, 0.0f, 0.0f});
   const float kept = 3.0f * 0.9f;
-  CHECK(same_bytes(decayed, {0.9f + 1.0f / 3.0f, kept + 0.1f / 3.0f}));
-
-  std::vector<float> small = {0x1p-89f};
-  apply_mean(std::vector<float>{0x1p-89f}, 4.0f, 1.0f, small);  // a mean of 2^-91 counts as 0
-  CHECK(same_bytes(small, {0x1p-89f}));
+  check_mean({1.0f, 0.1f}, 3.0f, 0.9f, {1.0f, 3.0f}, {0.9f + 1.0f / 3.0f, kept + 0.1f / 3.0f});
+  check_mean({0x1p-89f}, 4.0f, 1.0f, {0x1p-89f}, {0x1p-89f});  // a mean of 2^-91 counts as 0
 }
 
 }  // namespace

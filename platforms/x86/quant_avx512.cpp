@@ -1,0 +1,336 @@
+// Kernels for x86 with AVX-512 F, BW, DQ and VL.
+//
+// A block is 16 registers of sixteen floats, half of what there is, so an encoder reads it once and
+// holds it. Blocks are whole, so no loop has a tail. Fused multiply-adds stand only where the
+// product is exact: a code times a scale, or a scale times a weight.
+#include "platforms/x86/hadamard_avx512.h"
+
+namespace paceline {
+
+namespace {
+
+PACELINE_INLINE __m512 magnitude(__m512 v) {
+  return _mm512_and_ps(v, _mm512_castsi512_ps(_mm512_set1_epi32(kMagnitudeBits)));
+}
+
+PACELINE_INLINE __mmask16 not_small(__m512 magnitudes, uint32_t least) {
+  return _mm512_cmpge_epu32_mask(_mm512_castps_si512(magnitudes),
+                                 _mm512_set1_epi32(static_cast<int>(least)));
+}
+
+PACELINE_INLINE __m512 flush(__m512 v) {
+  return _mm512_maskz_mov_ps(not_small(magnitude(v), kFlushBits), v);
+}
+
+static void flush_block(float* values) {
+  for (size_t i = 0; i < kKernelBlock; i += kLanes)
+    _mm512_storeu_ps(values + i, flush(_mm512_loadu_ps(values + i)));
+}
+
+// The sixteen lanes of a mean, folded 16 -> 8 -> 4 -> 2 -> 1.
+PACELINE_INLINE float fold(__m512 lanes) {
+  const __m256 eight =
+      _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps(lanes, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+// Vector v of update + residual; kFeedback: there is a residual.
+template <bool kFeedback>
+PACELINE_INLINE __m512 load_sum(const float* update, const float* residual, size_t v) {
+  const __m512 value = _mm512_loadu_ps(update + v * kLanes);
+  return kFeedback ? _mm512_add_ps(value, _mm512_loadu_ps(residual + v * kLanes)) : value;
+}
+
+PACELINE_INLINE void store_signs(unsigned char* codes, size_t v, __m512 values) {
+  const uint16_t signs = static_cast<uint16_t>(_mm512_movepi32_mask(_mm512_castps_si512(values)));
+  memcpy(codes + 2 * v, &signs, sizeof signs);
+}
+
+bool sums_in_range(const float* a, const float* b, size_t blocks) {
+  __m512i absmax[4] = {};
+  for (size_t i = 0; i < blocks * kKernelBlock; i += 4 * kLanes)
+    for (size_t k = 0; k < 4; ++k) {
+      const size_t at = i + k * kLanes;
+      const __m512 sum = _mm512_add_ps(_mm512_loadu_ps(a + at), _mm512_loadu_ps(b + at));
+      absmax[k] = _mm512_max_epu32(absmax[k], _mm512_castps_si512(magnitude(sum)));
+    }
+  const __m512i all = _mm512_max_epu32(_mm512_max_epu32(absmax[0], absmax[1]),
+                                       _mm512_max_epu32(absmax[2], absmax[3]));
+  return _mm512_reduce_max_epu32(all) < kRangeBits;
+}
+
+// Codes and residual of 64 elements. cvtps rounds half to even, and |c * inverse| hardly passes
+// 127.
+template <bool kFeedback>
+PACELINE_INLINE void encode_q8_64(const __m512 c[4], __m512 scale, __m512 inverse, float* residual,
+                                  unsigned char* codes) {
+  __m512i q[4];
+  PACELINE_UNROLL
+  for (size_t k = 0; k < 4; ++k) {
+    q[k] = _mm512_cvtps_epi32(_mm512_mul_ps(c[k], inverse));
+    if (kFeedback)
+      _mm512_storeu_ps(residual + k * kLanes,
+                       _mm512_fnmadd_ps(_mm512_cvtepi32_ps(q[k]), scale, c[k]));
+  }
+  const __m512i packed =
+      _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
+  // The packs work in 128-bit quarters; this puts the groups of four back in order.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(order, packed));
+}
+
+template <bool kFeedback>
+static void encode_q8_blocks(const float* update, float* residual, size_t blocks,
+                             unsigned char* scales, unsigned char* codes) {
+  for (size_t block = 0; block < blocks;
+       ++block, update += kKernelBlock, residual = next_block(residual), codes += kKernelBlock) {
+    __m512 c[kVectors];
+    __m512i maxima[2] = {};
+    PACELINE_UNROLL
+    for (size_t v = 0; v < kVectors; ++v) {
+      const __m512 value = load_sum<kFeedback>(update, residual, v);
+      const __m512 size = magnitude(value);
+      maxima[v % 2] = _mm512_max_epu32(maxima[v % 2], _mm512_castps_si512(size));
+      c[v] = kFeedback ? _mm512_maskz_mov_ps(not_small(size, kFlushBits), value) : value;
+    }
+    const uint32_t absmax = _mm512_reduce_max_epu32(_mm512_max_epu32(maxima[0], maxima[1]));
+    if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
+      skip_block(absmax < kZeroBlockBits, update, residual, scales, block, codes, kKernelBlock);
+      continue;
+    }
+    const uint32_t scale_bits = q8_scale(absmax);
+    store_bf16(scales, block, scale_bits);
+    const float scale = bf16_to_float(scale_bits);
+    const __m512 scale_16 = _mm512_set1_ps(scale);
+    const __m512 inverse_16 = _mm512_set1_ps(1.0f / scale);
+    PACELINE_UNROLL
+    for (size_t v = 0; v < kVectors; v += 4)
+      encode_q8_64<kFeedback>(c + v, scale_16, inverse_16,
+                              kFeedback ? residual + v * kLanes : nullptr, codes + v * kLanes);
+    if (kFeedback && scale_bits < kSmallScale) flush_block(residual);
+  }
+}
+
+void encode_q8(const float* update, float* residual, size_t blocks, unsigned char* scales,
+               unsigned char* codes) {
+  if (residual != nullptr)
+    encode_q8_blocks<true>(update, residual, blocks, scales, codes);
+  else
+    encode_q8_blocks<false>(update, nullptr, blocks, scales, codes);
+}
+
+template <bool kFeedback>
+static void encode_s1_blocks(const float* update, float* residual, size_t blocks,
+                             unsigned char* scales, unsigned char* codes) {
+  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock,
+              residual = next_block(residual), codes += kKernelBlock / 8) {
+    __m512 c[kVectors];
+    __m512 lanes = _mm512_setzero_ps();
+    PACELINE_UNROLL
+    for (size_t v = 0; v < kVectors; ++v) {
+      const __m512 value = load_sum<kFeedback>(update, residual, v);
+      const __m512 size = magnitude(value);
+      const __mmask16 keep = not_small(size, kFlushBits);
+      c[v] = _mm512_maskz_mov_ps(keep, value);
+      lanes = _mm512_mask_add_ps(lanes, keep, lanes, size);
+      store_signs(codes, v, c[v]);
+    }
+    const float mean = fold(lanes) * (1.0f / 256.0f);
+    if (mean_is_extreme(mean) &&
+        skip_extreme_block(mean, update, residual, scales, block, codes, kKernelBlock / 8)) {
+      continue;
+    }
+    const uint32_t scale_bits = bf16_half_even(mean);
+    store_bf16(scales, block, scale_bits);
+    if (!kFeedback) continue;
+    const __m512i scale = _mm512_set1_epi32(static_cast<int>(scale_bits << 16));
+    const __m512i sign = _mm512_set1_epi32(static_cast<int>(kSignBit));
+    PACELINE_UNROLL
+    for (size_t v = 0; v < kVectors; ++v) {
+      // (c & sign) | scale
+      const __m512i decoded =
+          _mm512_ternarylogic_epi32(_mm512_castps_si512(c[v]), sign, scale, 0xEA);
+      _mm512_storeu_ps(residual + v * kLanes, _mm512_sub_ps(c[v], _mm512_castsi512_ps(decoded)));
+    }
+    if (scale_bits < kSmallScale) flush_block(residual);
+  }
+}
+
+void encode_s1(const float* update, float* residual, size_t blocks, unsigned char* scales,
+               unsigned char* codes) {
+  if (residual != nullptr)
+    encode_s1_blocks<true>(update, residual, blocks, scales, codes);
+  else
+    encode_s1_blocks<false>(update, nullptr, blocks, scales, codes);
+}
+
+// y = 16 H(D c) / 16 to registers, c = flush(update + residual) to memory.
+template <bool kFeedback>
+PACELINE_INLINE void gather_rotated(const float* update, const float* residual,
+                                    const uint64_t* signs, float* c, __m512 y[kVectors]) {
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) {
+    const __m512 value = flush(load_sum<kFeedback>(update, residual, v));
+    if (kFeedback) _mm512_store_ps(c + v * kLanes, value);
+    y[v] = negate(value, sign_bits(signs, v));
+  }
+  hadamard(y);
+}
+
+template <bool kFeedback>
+static void encode_s1r_blocks(const float* update, float* residual, const uint64_t* signs,
+                              size_t blocks, unsigned char* scales, unsigned char* codes) {
+  for (size_t block = 0; block < blocks; ++block, update += kKernelBlock,
+              residual = next_block(residual), signs += kKernelBlock / 64,
+              codes += kKernelBlock / 8) {
+    alignas(64) float c[kKernelBlock];
+    __m512 y[kVectors];
+    gather_rotated<kFeedback>(update, residual, signs, c, y);
+    // The factor 1/16 is exact, so it may wait until here.
+    __m512 lanes = _mm512_setzero_ps();
+    PACELINE_UNROLL
+    for (size_t v = 0; v < kVectors; ++v) {
+      lanes = _mm512_fmadd_ps(magnitude(y[v]), _mm512_set1_ps(0.0625f), lanes);
+      store_signs(codes, v, y[v]);
+    }
+    const float mean = fold(lanes) * (1.0f / 256.0f);
+    if (mean_is_extreme(mean) &&
+        skip_extreme_block(mean, update, residual, scales, block, codes, kKernelBlock / 8)) {
+      continue;
+    }
+    const uint32_t scale_bits = bf16_half_even(mean);
+    store_bf16(scales, block, scale_bits);
+    if (!kFeedback) continue;
+    const __m512 factor = _mm512_set1_ps(bf16_to_float(scale_bits) * 0.0625f);
+    for_transformed_signs(codes, signs, [&](size_t v, __m512 whole) {
+      const __m512 value = _mm512_load_ps(c + v * kLanes);
+      _mm512_storeu_ps(residual + v * kLanes, _mm512_fnmadd_ps(whole, factor, value));
+    });
+    if (scale_bits < kSmallScale) flush_block(residual);
+  }
+}
+
+void encode_s1r(const float* update, float* residual, const uint64_t* signs, size_t blocks,
+                unsigned char* scales, unsigned char* codes) {
+  if (residual != nullptr)
+    encode_s1r_blocks<true>(update, residual, signs, blocks, scales, codes);
+  else
+    encode_s1r_blocks<false>(update, nullptr, signs, blocks, scales, codes);
+}
+
+PACELINE_INLINE __m512 load_codes(const unsigned char* codes) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+void add_q8(const unsigned char* scales, const unsigned char* codes, size_t blocks, float* into) {
+  for (size_t block = 0; block < blocks; ++block, codes += kKernelBlock, into += kKernelBlock) {
+    const __m512 scale = _mm512_set1_ps(bf16_to_float(load_bf16(scales, block)));
+    PACELINE_UNROLL
+    for (size_t i = 0; i < kKernelBlock; i += kLanes)
+      _mm512_storeu_ps(into + i, flush(_mm512_fmadd_ps(load_codes(codes + i), scale,
+                                                       _mm512_loadu_ps(into + i))));
+  }
+}
+
+void add_s1(const unsigned char* scales, const unsigned char* codes, size_t blocks, float* into) {
+  for (size_t block = 0; block < blocks; ++block, codes += kKernelBlock / 8, into += kKernelBlock) {
+    const __m512 scale = _mm512_set1_ps(bf16_to_float(load_bf16(scales, block)));
+    PACELINE_UNROLL
+    for (size_t v = 0; v < kVectors; ++v) {
+      float* to = into + v * kLanes;
+      const __m512 decoded = negate(scale, sign_bits(codes, v));
+      _mm512_storeu_ps(to, flush(_mm512_add_ps(_mm512_loadu_ps(to), decoded)));
+    }
+  }
+}
+
+void add_s1r(const unsigned char* scales, const unsigned char* codes, const uint64_t* signs,
+             size_t blocks, float* into) {
+  for (size_t block = 0; block < blocks;
+       ++block, signs += kKernelBlock / 64, codes += kKernelBlock / 8, into += kKernelBlock) {
+    const __m512 factor = _mm512_set1_ps(bf16_to_float(load_bf16(scales, block)) * 0.0625f);
+    for_transformed_signs(codes, signs, [&](size_t v, __m512 whole) {
+      float* to = into + v * kLanes;
+      _mm512_storeu_ps(to, flush(_mm512_fmadd_ps(whole, factor, _mm512_loadu_ps(to))));
+    });
+  }
+}
+
+void sum_q8(const BlockTerm* terms, size_t count, float* acc) {
+  __m512 sums[kVectors];
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) sums[v] = _mm512_loadu_ps(acc + v * kLanes);
+  for (size_t t = 0; t < count; ++t) {
+    const __m512 weight = _mm512_set1_ps(terms[t].weight);
+    PACELINE_UNROLL
+    for (size_t v = 0; v < kVectors; ++v)
+      sums[v] = _mm512_fmadd_ps(load_codes(terms[t].codes + v * kLanes), weight, sums[v]);
+  }
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) _mm512_storeu_ps(acc + v * kLanes, sums[v]);
+}
+
+void sum_s1(const BlockTerm* terms, size_t count, float* acc) {
+  __m512 sums[kVectors];
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) sums[v] = _mm512_loadu_ps(acc + v * kLanes);
+  for (size_t t = 0; t < count; ++t) {
+    const __m512 weight = _mm512_set1_ps(terms[t].weight);
+    PACELINE_UNROLL
+    for (size_t v = 0; v < kVectors; ++v)
+      sums[v] = _mm512_add_ps(sums[v], negate(weight, sign_bits(terms[t].codes, v)));
+  }
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) _mm512_storeu_ps(acc + v * kLanes, sums[v]);
+}
+
+void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
+  __m512 h[kVectors];
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) h[v] = _mm512_loadu_ps(rotated + v * kLanes);
+  hadamard(h);
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) {
+    float* to = into + v * kLanes;
+    const __m512 value = negate(_mm512_mul_ps(h[v], _mm512_set1_ps(0.0625f)), sign_bits(signs, v));
+    _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), value));
+  }
+}
+
+void apply_mean(const float* sum, float divisor, float keep, size_t blocks, float* master) {
+  const __m512 divisor_16 = _mm512_set1_ps(divisor);
+  const __m512 keep_16 = _mm512_set1_ps(keep);
+  for (size_t i = 0; i < blocks * kKernelBlock; i += kLanes) {
+    __m512 mean = _mm512_loadu_ps(sum + i);
+    mean = _mm512_maskz_div_ps(not_small(magnitude(mean), kSumFlushBits), mean, divisor_16);
+    const __m512 kept = _mm512_mul_ps(_mm512_loadu_ps(master + i), keep_16);
+    _mm512_storeu_ps(master + i, flush(_mm512_add_ps(kept, flush(mean))));
+  }
+}
+
+#undef PACELINE_UNROLL
+#undef PACELINE_INLINE
+
+}  // namespace
+
+extern const KernelSet kernel_set_avx512;
+constinit const KernelSet kernel_set_avx512 = {
+    .name = "avx512",
+    .cpu_features = kCpuAvx512,
+    .sums_in_range = sums_in_range,
+    .encode_q8 = encode_q8,
+    .encode_s1 = encode_s1,
+    .encode_s1r = encode_s1r,
+    .add_q8 = add_q8,
+    .add_s1 = add_s1,
+    .add_s1r = add_s1r,
+    .sum_q8 = sum_q8,
+    .sum_s1 = sum_s1,
+    .unrotate_add = unrotate_add,
+    .apply_mean = apply_mean,
+};
+
+}  // namespace paceline
