@@ -19,6 +19,7 @@ constexpr uint16_t kFlagErrorFeedback = 1u << 0;
 constexpr uint16_t kFlagDelta = 1u << 2;
 constexpr size_t kCodesAlignment = 64;
 constexpr size_t kChecksumAt = 24;
+constexpr size_t kBehindChecksum = kChecksumAt + sizeof(uint32_t);
 
 template <class T>
 T read_at(ByteSpan bytes, size_t offset) {
@@ -32,11 +33,17 @@ void write_at(std::span<std::byte> bytes, size_t offset, T value) {
   std::memcpy(bytes.data() + offset, &value, sizeof value);
 }
 
+// The checksum of a payload whose checksum field holds `field`; `rest` is the checksum of what
+// stands behind that field.
+uint32_t checksum_with(ByteSpan payload, uint32_t field, uint32_t rest) {
+  const uint32_t front =
+      crc32c(std::as_bytes(std::span(&field, 1)), crc32c(payload.first(kChecksumAt)));
+  return crc32c_join(front, rest, payload.size() - kBehindChecksum);
+}
+
+// As the field must have it.
 uint32_t checksum(ByteSpan payload) {
-  constexpr std::byte kBlank[4] = {};
-  uint32_t crc = crc32c(payload.first(kChecksumAt));
-  crc = crc32c(kBlank, crc);
-  return crc32c(payload.subspan(kChecksumAt + sizeof kBlank), crc);
+  return checksum_with(payload, 0, crc32c(payload.subspan(kBehindChecksum)));
 }
 
 uint16_t flags_of(const PayloadHeader& header) {
@@ -144,8 +151,8 @@ size_t payload_bytes(const PayloadShape& shape, ByteSpan payload) {
   return shape.bytes + read_at<uint16_t>(payload, shape.bytes - sizeof(uint16_t));
 }
 
-void seal_payload(const PayloadHeader& header, const PayloadShape& shape,
-                  std::span<std::byte> payload) {
+uint32_t seal_payload(const PayloadHeader& header, const PayloadShape& shape,
+                      std::span<std::byte> payload) {
   PACELINE_CHECK(payload.size() >= shape.bytes && payload.size() == payload_bytes(shape, payload));
   write_at(payload, 0, kMagic);
   write_at(payload, 2, kVersion);
@@ -159,7 +166,10 @@ void seal_payload(const PayloadHeader& header, const PayloadShape& shape,
   write_at(payload, 28, uint32_t{0});
   std::fill(payload.begin() + static_cast<ptrdiff_t>(shape.scales_end),
             payload.begin() + static_cast<ptrdiff_t>(shape.codes_begin), std::byte{0});
-  write_at(payload, kChecksumAt, checksum(payload));
+  const uint32_t rest = crc32c(payload.subspan(kBehindChecksum));
+  const uint32_t field = checksum_with(payload, 0, rest);
+  write_at(payload, kChecksumAt, field);
+  return checksum_with(payload, field, rest);
 }
 
 ChunkParts::ChunkParts(const ParameterLayout& layout, ChunkRange range) : range_(range) {

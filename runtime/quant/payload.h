@@ -53,9 +53,9 @@ PayloadShape payload_shape(const ParameterLayout& layout, ChunkRange range, Code
 size_t payload_bytes(const PayloadShape& shape, ByteSpan payload);
 
 // Writes the header, the padding and the checksum around the scales and codes that stand in
-// `payload`.
-void seal_payload(const PayloadHeader& header, const PayloadShape& shape,
-                  std::span<std::byte> payload);
+// `payload`. Returns the checksum of the whole, as it is then; the bytes are read once.
+uint32_t seal_payload(const PayloadHeader& header, const PayloadShape& shape,
+                      std::span<std::byte> payload);
 
 // Blocks of one run that lie in one chunk.
 struct ChunkPart {

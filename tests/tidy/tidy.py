@@ -38,6 +38,7 @@ ARROWS = {
 # The way around an arrow, for single files: (includer, included) as patterns of whole paths.
 EXTRA_ARROWS = [
     (r"platforms/.*", r"runtime/quant/kernel\w*\.h"),  # the contract that a kernel set fills
+    (r"platforms/.*", r"runtime/base/checksum_unit\.h"),  # likewise of a checksum's instruction
     (r"server/(main|cli\w*|command_\w+)\.cpp", r"simulate/.*"),  # the composition root offers it as a command
 ]
 

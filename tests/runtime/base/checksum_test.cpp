@@ -59,8 +59,25 @@ TEST_SUITE("base/checksum") {
         const uint32_t whole = by_bits(part);
         const size_t cut = static_cast<size_t>(random.below(length + 1));
         const uint32_t streamed = crc32c(part.subspan(cut), crc32c(part.first(cut)));
-        if (crc32c(part) != whole || streamed != whole) FAIL("length " << length);
+        const uint32_t joined =
+            crc32c_join(crc32c(part.first(cut)), crc32c(part.subspan(cut)), length - cut);
+        if (crc32c(part) != whole || streamed != whole || joined != whole)
+          FAIL("length " << length);
       }
+    }
+  }
+
+  TEST_CASE("the same as bit by bit for long strings, which are taken in several runs") {
+    Random random(test::seed(), 2);
+    Bytes bytes(100'000);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.below(256));
+    for (int repeat = 0; repeat < 40; ++repeat) {
+      const size_t begin = static_cast<size_t>(random.below(64));
+      const size_t bound = repeat % 4 == 0 ? bytes.size() - begin : 4000;
+      const ByteSpan part =
+          ByteSpan(bytes).subspan(begin, static_cast<size_t>(random.below(bound)));
+      const auto before = static_cast<uint32_t>(random.next());
+      CHECK(crc32c(part, before) == crc32c_join(before, by_bits(part), part.size()));
     }
   }
 
