@@ -66,6 +66,7 @@ void Fleet::restart_worker(size_t index, Bytes state) {
 
 Status Fleet::restart_server(ByteSpan state, bool exact) {
   waiting_.clear();
+  ++options_.server.session_seed;
   PACELINE_ASSIGN(server_, ServerCore::make(options_.server));
   return server_->restore(state, exact);
 }

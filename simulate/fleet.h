@@ -30,7 +30,8 @@ struct FleetOptions {
   LoopbackFaults faults;
   uint64_t seed = 1;
   bool unsend = true;  // of all workers, as WorkerOptions has it
-  // Sees each request before the server does, and may change it: a fault that the loopback can't make.
+  // Sees each request before the server does, and may change it: a fault that the loopback can't
+  // make.
   std::function<void(Envelope*)> tamper;
   // Replaces the frequency policy that the server options name, for this fleet's first server.
   std::function<std::unique_ptr<Freq>()> make_freq;
@@ -53,8 +54,8 @@ class Fleet {
   // Message bytes of all workers so far, both ways.
   uint64_t bytes() const;
 
-  // Faults. A worker that restarts has lost everything but its data and `state`, what its core saved
-  // once; a server comes back from `state`.
+  // Faults. A worker that restarts has lost everything but its data and `state`, what its core
+  // saved once; a server comes back from `state`.
   void stop_worker(size_t index);
   void restart_worker(size_t index, Bytes state = {});
   bool runs(size_t index) const { return agents_[index].core != nullptr; }

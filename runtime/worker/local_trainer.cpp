@@ -15,9 +15,7 @@ constexpr int kEpochDrawsLog2 = 33;  // random numbers that one epoch's order ma
 class DatasetTrainer final : public LocalTrainer {
  public:
   DatasetTrainer(std::shared_ptr<LocalData> data, std::unique_ptr<Trainer> trainer, Random order)
-      : data_(std::move(data)),
-        trainer_(std::move(trainer)),
-        order_(order) {
+      : data_(std::move(data)), trainer_(std::move(trainer)), order_(order) {
     const size_t batch = trainer_->batch_max();
     batch_rows_.resize(batch);
     features_.resize(batch * data_->dataset.feature_count());

@@ -15,7 +15,7 @@
 namespace paceline {
 
 struct StateOptions {
-  std::string folder;     // empty: nothing outlives the process
+  std::string folder;      // empty: nothing outlives the process
   double mb_per_day = 50;  // written at most; 0: only at an orderly stop
 };
 

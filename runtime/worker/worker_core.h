@@ -68,6 +68,8 @@ class MassObserver {
   virtual void produced(std::span<const float> update) = 0;
   // Left the worker's books without being sent: scaled away, dropped or reset.
   virtual void lost(std::span<const float> values) = 0;
+  // An update that was refused or forgotten is in the residual again.
+  virtual void taken_back(uint64_t /*sequence*/) {}
 };
 
 struct WorkerStats {

@@ -32,8 +32,10 @@ void WorkerCore::say_hello(TimeUs now) {
 Status WorkerCore::adopt_run(const Welcome& welcome) {
   if (welcome.run == run_text_ && run_.trainer) return {};
   if (run_.trainer) {
-    if (pending_) drop_pending("the server has another run");
-    else drop_residual("the server has another run");
+    if (pending_)
+      drop_pending("the server has another run");
+    else
+      drop_residual("the server has another run");
   }
   PACELINE_ASSIGN(run_, factory_(welcome.run));
   run_text_ = welcome.run;
@@ -120,6 +122,7 @@ void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
     publication_ = 0;
   }
   generation_ = welcome.generation;
+  if (!pending_) last_settled_ = welcome.last_settled;
 
   // Steps that this worker sat out: its momentum is that much older.
   const uint64_t missed_rounds = welcome.round > round_ + 1 ? welcome.round - round_ - 1 : 0;

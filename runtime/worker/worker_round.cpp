@@ -217,6 +217,7 @@ void WorkerCore::unsend_pending() {
   local_publication_ = 0;
   if (pending_->has_update && options_.unsend) {
     add_pending_to(residual_);
+    if (observer_ != nullptr) observer_->taken_back(pending_->sequence);
     cap_residual(std::max(pending_->steps, 1u));
   }
   evaluations_ = std::move(pending_->evaluations);

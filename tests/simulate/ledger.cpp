@@ -21,7 +21,7 @@ void Applied::applied(const Member& member, const HeldUpdate& update) {
 void Applied::roll_back(const Member& member) {
   auto& known = updates[member.id];
   for (auto it = known.upper_bound(member.last_settled); it != known.end(); it = known.erase(it))
-    Books::add(it->second, &rolled_back[member.id]);
+    rolled_back[member.id].insert(*it);
 }
 
 Ledger::Ledger(const LedgerPlan& plan) : plan_(plan), chance_(plan.seed, 3) {
@@ -36,7 +36,7 @@ Ledger::Ledger(const LedgerPlan& plan) : plan_(plan), chance_(plan.seed, 3) {
   options_.server.exchange_deadline_ms = 400;
   options_.server.heartbeat_ms = 200;
   options_.server.min_workers = 1;
-  options_.workers[2].step_us = 15'000;
+  options_.workers[2].step_us = plan.slowest_step_us;
   options_.tamper = [this](Envelope* envelope) {
     auto* exchange = std::get_if<Exchange>(&envelope->message);
     if (exchange != nullptr && refuses(*exchange)) exchange->generation += 1;
@@ -73,8 +73,9 @@ double Ledger::imbalance(size_t worker) {
   const auto id = static_cast<uint32_t>(worker);
   for (const auto& [sequence, update] : applied_->updates[id])
     if (sequence >= books.first_sequence) Books::add(update, &sum);
-  if (const Flat& gone = applied_->rolled_back[id]; !gone.empty())
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += gone[i];
+  // Gone with the server's state, unless the worker had no answer yet and took it back.
+  for (const auto& [sequence, update] : applied_->rolled_back[id])
+    if (books.taken.count(sequence) == 0) Books::add(update, &sum);
   double worst = 0, largest = 0;
   for (size_t i = 0; i < sum.size(); ++i) {
     const double produced = books.produced_sum.empty() ? 0.0 : books.produced_sum[i];

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -21,8 +22,10 @@ using Flat = std::vector<double>;
 struct Books final : MassObserver {
   void produced(std::span<const float> update) override { add(update, &produced_sum); }
   void lost(std::span<const float> values) override { add(values, &lost_sum); }
+  void taken_back(uint64_t sequence) override { taken.insert(sequence); }
   static void add(std::span<const float> values, Flat* sum);
   Flat produced_sum, lost_sum;
+  std::set<uint64_t> taken;
   uint64_t first_sequence = 1;  // earlier ones belong to books that were closed
 };
 
@@ -36,14 +39,15 @@ struct Applied final : ApplyObserver {
   const ParameterLayout& layout;
   uint64_t seed;
   std::map<uint32_t, std::map<uint64_t, std::vector<float>>> updates;
-  std::map<uint32_t, Flat> rolled_back;
+  std::map<uint32_t, std::map<uint64_t, std::vector<float>>> rolled_back;
 };
 
 struct LedgerPlan {
   const char* pace = "bsp";
   CodecId codec = CodecId::kQ8;
   LoopbackFaults faults = {.delay_us = 500};
-  double refused = 0;  // share of the exchanges that are made late on their way
+  TimeUs slowest_step_us = 15'000;  // of the third worker; the others take 5 ms
+  double refused = 0;               // share of the exchanges that are made late on their way
   bool unsend = true;
   uint64_t seed = 1;
 };
@@ -80,7 +84,8 @@ class Ledger {
   uint64_t refused_last_ = 0;
 };
 
-// 20 % of requests and replies lost, 20 % of requests doubled, and messages that overtake each other.
+// 20 % of requests and replies lost, 20 % of requests doubled, and messages that overtake each
+// other.
 LoopbackFaults bad_network();
 
 }  // namespace paceline::test

