@@ -117,9 +117,14 @@ unsigned char* write_entries(std::span<const uint16_t> positions, float scale, f
   return to;
 }
 
-// Encodes one group; returns how many bytes its entries have.
+// Encodes one group; returns how many bytes its entries have. `residual` may be null.
 size_t encode_group(uint32_t blocks, uint32_t entries_max, const float* update, float* residual,
                     unsigned char* scale, unsigned char* entries) {
+  float unwanted[kGroupElementsMax];
+  if (residual == nullptr) {
+    std::fill_n(unwanted, size_t{blocks} * kBlockElements, 0.0f);
+    residual = unwanted;
+  }
   uint32_t maxima[kSparseGroupBlocks * kStripsPerBlock];
   kernels().gather_maxima(update, residual, blocks, maxima);
   const size_t strips = size_t{blocks} * kStripsPerBlock;
