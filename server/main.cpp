@@ -7,7 +7,9 @@
 #include "runtime/base/version.h"
 #include "runtime/freq/freq.h"
 #include "runtime/pace/pace.h"
+#include "runtime/quant/codec.h"
 #include "runtime/quant/dispatch.h"
+#include "server/command_simulate.h"
 #include "server/demo.h"
 #include "server/run_config.h"
 #include "server/serve.h"
@@ -25,6 +27,7 @@ Examples:
   edge_server demo --compare --link 100mbit    and beside it the classic way, on the same link
   edge_server example > run.toml               a commented run to start from
   edge_server serve run.toml                   serve it; boards join with: edge_worker HOST --data FILE
+  edge_server simulate --oracle 1,1,2,4        what each pace makes of boards of these seconds a step
 
 Exit codes: 0 the run ended or was stopped in order, 1 it failed, 2 bad options or files.)";
 
@@ -34,6 +37,27 @@ int report(const Status& status) {
   const bool usage = status.code() == Code::kInvalidArgument || status.code() == Code::kNotFound ||
                      status.code() == Code::kCorrupt;
   return usage ? kExitUsage : kExitFailure;
+}
+
+CLI::App* add_simulate(CLI::App& app, SimulateOptions* options) {
+  CLI::App* command = app.add_subcommand(
+      "simulate", "what a pace makes of a fleet at best: no network, no training");
+  command
+      ->add_option("--oracle", options->oracle,
+                   "seconds of an iteration on each worker: 1,1,2,4, or 7x1,3")
+      ->required();
+  command->add_option("--pace", options->paces, "one or more; edge_server paces lists them (all)");
+  command->add_option("--jitter", options->jitter, "share by which an iteration is longer or shorter")
+      ->capture_default_str();
+  command->add_option("--slow-share", options->slow_share, "share of iterations that are slow")
+      ->capture_default_str();
+  command->add_option("--slow-factor", options->slow_factor, "how many times as long they take")
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "of virtual time")->capture_default_str();
+  command->add_option("--seed", options->seed, "of jitter and slow iterations")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "one JSON object a line instead of the table");
+  return command;
 }
 
 }  // namespace
@@ -74,11 +98,11 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   demo_command->add_option("--link", demo.link, "thin each worker's connection: 100mbit, 1mbit");
-  demo_command->add_option("--pace", demo.pace, "bsp, asp, ssp:3, compat")->capture_default_str();
+  demo_command->add_option("--pace", demo.pace, "compat, bsp, ssp:3; edge_server paces lists them")->capture_default_str();
   demo_command->add_option("--freq", demo.freq, "trend, fixed:16")->capture_default_str();
-  demo_command->add_option("--codec", demo.codec_up, "up: raw32, bf16, q8, s1, s1r, auto")
+  demo_command->add_option("--codec", demo.codec_up, "up; edge_server codecs lists them, or auto")
       ->capture_default_str();
-  demo_command->add_option("--codec-down", demo.codec_down, "down: raw32, bf16, q8, s1r, auto")
+  demo_command->add_option("--codec-down", demo.codec_down, "down, likewise")
       ->capture_default_str();
   demo_command->add_option("--rate", demo.rate, "learning rate")->capture_default_str();
   demo_command->add_option("--seconds", demo.seconds, "how long to train")
@@ -97,9 +121,13 @@ int main(int argc, char** argv) {
   demo_command->add_flag("--compare", demo.compare, "also run the classic way and print both");
   demo_command->add_flag("--json", demo.json, "print summary.json instead of the table");
 
+  SimulateOptions simulate;
+  CLI::App* simulate_command = add_simulate(app, &simulate);
+
   CLI::App* example_command = app.add_subcommand("example", "print a commented run to start from");
   CLI::App* paces_command = app.add_subcommand("paces", "list who can wait for whom");
   CLI::App* freqs_command = app.add_subcommand("freqs", "list the frequency policies");
+  CLI::App* codecs_command = app.add_subcommand("codecs", "list how numbers can travel");
 
   try {
     app.parse(argc, argv);
@@ -114,10 +142,19 @@ int main(int argc, char** argv) {
     return report(serve_run(serve));
   }
   if (*demo_command) return report(run_demo(demo));
+  if (*simulate_command) {
+    const Result<std::string> text = simulate_paces(simulate);
+    if (!text) return report(text.error());
+    std::fputs(text->c_str(), stdout);
+  }
   if (*example_command) std::fputs(kExampleRun, stdout);
   if (*paces_command)
-    for (const PaceInfo& info : paces()) std::printf("%-8s %s\n", info.name, info.description);
+    for (const PaceInfo& info : paces()) std::printf("%-12s %s\n", info.name, info.description);
   if (*freqs_command)
-    for (const FreqInfo& info : freqs()) std::printf("%-8s %s\n", info.name, info.description);
+    for (const FreqInfo& info : freqs()) std::printf("%-12s %s\n", info.name, info.description);
+  if (*codecs_command)
+    for (const CodecInfo& info : codecs())
+      std::printf("%-8s %7.4g bits  %-12s %s\n", info.name, info.bits_per_element,
+                  check_codec_down(info.id).ok() ? "up and down" : "up only", info.use);
   return 0;
 }

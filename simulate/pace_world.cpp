@@ -6,23 +6,34 @@
 
 namespace paceline {
 
+namespace {
+
+constexpr TimeUs kIterationUsMax = 1'000'000'000;
+constexpr double kSlowFactorMax = 1000;
+// What is begun at the end of a run ends within the queue's time, twice as long for its jitter.
+static_assert(PaceWorld::kRunUsMax + 2 * static_cast<TimeUs>(kSlowFactorMax) * kIterationUsMax <
+              DueQueue::kTimeMax);
+
+}  // namespace
+
 Result<std::unique_ptr<PaceWorld>> PaceWorld::make(PaceWorldOptions options) {
   PACELINE_ASSIGN(std::unique_ptr<Pace> pace, make_pace(options.pace));
   if (options.iteration_us.empty() || options.iteration_us.size() > DueQueue::kWorkersMax)
     return fail(Code::kInvalidArgument, "%zu workers; there can be 1 to %u",
                 options.iteration_us.size(), DueQueue::kWorkersMax);
   for (const TimeUs us : options.iteration_us)
-    if (us < kMicroBatches || us > DueQueue::kTimeMax / 1024)
+    if (us < kMicroBatches || us > kIterationUsMax)
       return fail(Code::kInvalidArgument, "an iteration takes %lld us; it can be %u us to %lld s",
                   static_cast<long long>(us), kMicroBatches,
-                  static_cast<long long>(DueQueue::kTimeMax / 1024 / 1'000'000));
+                  static_cast<long long>(kIterationUsMax / 1'000'000));
   const bool shares = options.jitter >= 0 && options.jitter < 1 && options.slow_share >= 0 &&
                       options.slow_share <= 1 && options.slow_factor >= 1 &&
-                      options.slow_factor <= 1000;
+                      options.slow_factor <= kSlowFactorMax;
   if (!shares)
     return fail(Code::kInvalidArgument,
                 "jitter is a share from 0 to below 1, slow iterations are a share from 0 to 1 and "
-                "take 1 to 1000 times as long");
+                "take 1 to %.0f times as long",
+                kSlowFactorMax);
   return std::unique_ptr<PaceWorld>(new PaceWorld(std::move(options), std::move(pace)));
 }
 
@@ -188,6 +199,7 @@ void PaceWorld::settle() {
 }
 
 void PaceWorld::run(TimeUs until) {
+  PACELINE_CHECK(until <= kRunUsMax);
   while (!queue_.empty() && queue_.due() <= until) {
     now_ = queue_.due();
     while (!queue_.empty() && queue_.due() == now_) {

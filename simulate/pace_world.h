@@ -53,6 +53,8 @@ class PaceWorld {
   // Errors: kInvalidArgument for a pace or times that can't be.
   static Result<std::unique_ptr<PaceWorld>> make(PaceWorldOptions options);
 
+  static constexpr TimeUs kRunUsMax = 4'000'000'000'000;  // 46 days
+
   // Until the clock has reached `until`, what is due at that instant included.
   void run(TimeUs until);
 
