@@ -1,8 +1,8 @@
 // How many local steps lie between two exchanges (tau).
 //
-// A frequency policy is a pure estimator: it is told what the fleet's evaluations say and answers
-// with a tau and the reason. It sees no model, link or clock. The Director (server/director.h) asks
-// at each cut.
+// A frequency policy is a pure estimator: it is told what the fleet's evaluations and the rounds'
+// updates say, and answers with a tau and the reason. It sees no model, link or clock. The Director
+// (server/director.h) asks at each cut. docs/freqs.md gives each rule with its source.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,30 @@ struct FleetEvaluation {
   uint64_t publication = 0;
   uint64_t rows = 0;
   uint64_t correct = 0;
-  double loss = 0;  // mean over the rows
+  double loss = 0;        // mean over the rows
+  double rate_share = 1;  // the learning rate at that time / the first one
 
   double accuracy() const {
     return rows > 0 ? static_cast<double>(correct) / static_cast<double>(rows) : 0;
   }
+};
+
+// What the updates of one closed round say of each other, and what the round cost. 0: not measured.
+// Norms are of decoded updates, in weight units; means are weighted as the round's sum is.
+struct RoundFacts {
+  uint32_t workers = 0;  // that contributed an update
+  uint32_t tau = 1;
+  // How far the updates of different workers pull the same way, -1 to 1 (1: all alike), and how far
+  // the halves of one worker's own path do: what is missing there is noise, not drift.
+  double cross = 0;
+  double self = 0;
+  double mean_norm = 0;    // of the mean update
+  double spread = 0;       // root mean square distance of an update from the mean
+  double turn = 0;         // distance of the mean update from the one before
+  double rate = 0;         // learning rate
+  double step_us = 0;      // of the slowest worker
+  double exchange_us = 0;  // of a round, beside computing
+  double left_us = 0;      // of a planned run
 };
 
 class Freq {
@@ -34,6 +53,11 @@ class Freq {
 
   // Evaluations come in the order of their publications.
   virtual void observe(const FleetEvaluation& evaluation) = 0;
+  // Rounds come in their order.
+  virtual void observe_round(const RoundFacts&) {}
+
+  // Whether observe_round() needs what costs a pass over the model to measure.
+  virtual bool wants_rounds() const { return false; }
 
   // 1 to kTauMax. Stays what it is between observations.
   virtual uint32_t tau() const = 0;
@@ -53,7 +77,7 @@ struct FreqInfo {
 };
 std::span<const FreqInfo> freqs();
 
-// From "trend", "trend:2" (first tau) or "fixed:16". Errors: kInvalidArgument.
+// From "trend", "trend:2" (a tau, mostly the first) or "fixed:16". Errors: kInvalidArgument.
 Result<std::unique_ptr<Freq>> make_freq(std::string_view text);
 
 // Parameter of a policy: tau from text, `fallback` if empty.
