@@ -47,7 +47,8 @@ CLI::App* add_simulate(CLI::App& app, SimulateOptions* options) {
                    "seconds of an iteration on each worker: 1,1,2,4, or 7x1,3")
       ->required();
   command->add_option("--pace", options->paces, "one or more; edge_server paces lists them (all)");
-  command->add_option("--jitter", options->jitter, "share by which an iteration is longer or shorter")
+  command
+      ->add_option("--jitter", options->jitter, "share by which an iteration is longer or shorter")
       ->capture_default_str();
   command->add_option("--slow-share", options->slow_share, "share of iterations that are slow")
       ->capture_default_str();
@@ -98,7 +99,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   demo_command->add_option("--link", demo.link, "thin each worker's connection: 100mbit, 1mbit");
-  demo_command->add_option("--pace", demo.pace, "compat, bsp, ssp:3; edge_server paces lists them")->capture_default_str();
+  demo_command->add_option("--pace", demo.pace, "compat, bsp, ssp:3; edge_server paces lists them")
+      ->capture_default_str();
   demo_command->add_option("--freq", demo.freq, "trend, fixed:16")->capture_default_str();
   demo_command->add_option("--codec", demo.codec_up, "up; edge_server codecs lists them, or auto")
       ->capture_default_str();

@@ -22,13 +22,36 @@ struct Row {
 // The table is exact up to end effects: what is still held or just begun when time is up.
 void check_rows(const std::vector<TimeUs>& times, std::initializer_list<Row> rows) {
   for (const Row& row : rows) {
-    INFO(row.pace);
+    INFO(std::string(row.pace));
     const PaceFigures ours = figures(row.pace, times);
     CHECK(std::fabs(static_cast<double>(ours.iterations) - static_cast<double>(row.iterations)) <=
           8);
     CHECK(ours.utilisation == doctest::Approx(row.utilisation).epsilon(0.004));
     CHECK(std::fabs(ours.staleness_mean - row.staleness_mean) <= 0.012);
     CHECK(std::max(ours.lead_max, row.lead_max) - std::min(ours.lead_max, row.lead_max) <= 1);
+  }
+}
+
+// The table's rows are one run each: means of several of ours are near them.
+void check_transient_rows(std::span<const Row> rows, size_t workers) {
+  for (const Row& row : rows) {
+    INFO(std::string(row.pace));
+    PaceFigures mean;
+    constexpr uint64_t kRuns = 10;
+    for (uint64_t run = 0; run < kRuns; ++run) {
+      const std::unique_ptr<PaceWorld> fleet =
+          transient_world(row.pace, test::seed() + run, workers);
+      fleet->run(kThousandSeconds);
+      const PaceFigures one = fleet->figures();
+      mean.iterations += one.iterations;
+      mean.utilisation += one.utilisation / kRuns;
+      mean.staleness_mean += one.staleness_mean / kRuns;
+      if (row.lead_max > 0) CHECK(one.lead_max <= row.lead_max);
+    }
+    CHECK(static_cast<double>(mean.iterations) / kRuns ==
+          doctest::Approx(static_cast<double>(row.iterations)).epsilon(0.05));
+    CHECK(mean.utilisation == doctest::Approx(row.utilisation).epsilon(0.05));
+    CHECK(std::fabs(mean.staleness_mean - row.staleness_mean) <= 0.03 + 0.08 * row.staleness_mean);
   }
 }
 
@@ -69,29 +92,12 @@ TEST_SUITE("pace/oracles") {
     CHECK(figures("backup:1", kOneSlow).discarded == 333);
   }
 
-  TEST_CASE("slowness that comes and goes: every pace within a twentieth of its row") {
+  TEST_CASE("slowness that comes and goes: every pace within a twentieth of its row, on average") {
     const Row rows[] = {{"bsp", 1739, .605, 0, 1},          {"asp", 2835, 1.0, 3.0, 0},
                         {"ssp:3", 2419, .839, 2.48, 4},     {"ssp:10", 2644, .930, 2.86, 11},
                         {"dssp:3,12", 2457, .856, 2.54, 0}, {"lsp:2", 2503, .870, 1.0, 0},
                         {"lsp:3", 2289, .795, .33, 0},      {"backup:1", 2415, .838, 0, 0}};
-    for (const Row& row : rows) {
-      PaceFigures mean;
-      constexpr uint64_t kRuns = 10;
-      for (uint64_t run = 0; run < kRuns; ++run) {
-        const std::unique_ptr<PaceWorld> fleet = transient_world(row.pace, test::seed() + run);
-        fleet->run(kThousandSeconds);
-        const PaceFigures one = fleet->figures();
-        mean.iterations += one.iterations;
-        mean.utilisation += one.utilisation / kRuns;
-        mean.staleness_mean += one.staleness_mean / kRuns;
-        if (row.lead_max > 0) CHECK(one.lead_max <= row.lead_max);
-      }
-      INFO(row.pace);
-      CHECK(static_cast<double>(mean.iterations) / kRuns ==
-            doctest::Approx(static_cast<double>(row.iterations)).epsilon(0.05));
-      CHECK(mean.utilisation == doctest::Approx(row.utilisation).epsilon(0.05));
-      CHECK(mean.staleness_mean == doctest::Approx(row.staleness_mean).epsilon(0.05));
-    }
+    check_transient_rows(rows, 4);
   }
 
   TEST_CASE("wsp over eight boards whose slowness comes and goes: less stale with a larger group") {
@@ -100,15 +106,7 @@ TEST_SUITE("pace/oracles") {
                         {"wsp:3,10", 4696, .83, 1.03, 11},
                         {"wsp:2,10", 4920, .87, 1.88, 11},
                         {"wsp:1,10", 5157, .91, 5.1, 11}};
-    for (const Row& row : rows) {
-      const std::unique_ptr<PaceWorld> fleet = transient_world(row.pace, test::seed(), 8);
-      fleet->run(kThousandSeconds);
-      const PaceFigures ours = fleet->figures();
-      INFO(row.pace << " " << ours.iterations << " " << ours.staleness_mean);
-      CHECK(static_cast<double>(ours.iterations) ==
-            doctest::Approx(static_cast<double>(row.iterations)).epsilon(0.08));
-      CHECK(ours.lead_max <= row.lead_max);
-    }
+    check_transient_rows(rows, 8);
   }
 
   TEST_CASE("lsp's mean staleness is n/l - 1") {
