@@ -104,7 +104,9 @@ bool sums_in_range(const float* a, const float* b, size_t blocks) {
   for (size_t i = 0; i < blocks * kKernelBlock; i += 2 * kLanes)
     for (size_t k = 0; k < 2; ++k) {
       const size_t at = i + k * kLanes;
-      absmax[k] = vmaxq_u32(absmax[k], magnitude(vaddq_f32(vld1q_f32(a + at), vld1q_f32(b + at))));
+      float32x4_t sum = vld1q_f32(a + at);
+      if (b != nullptr) sum = vaddq_f32(sum, vld1q_f32(b + at));
+      absmax[k] = vmaxq_u32(absmax[k], magnitude(sum));
     }
   return max_lane(vmaxq_u32(absmax[0], absmax[1])) < kRangeBits;
 }

@@ -5,6 +5,7 @@
 // residual. Blocks are whole, so no loop has a tail. Fused multiply-adds stand only where the
 // product is exact: a code times a scale, or a scale times a weight.
 #include "platforms/x86/hadamard_avx2.h"
+#include "platforms/x86/sparse_avx2.h"
 
 namespace paceline {
 
@@ -55,16 +56,19 @@ PACELINE_INLINE void store_signs(unsigned char* codes, size_t v, __m256 values) 
   codes[v] = static_cast<unsigned char>(_mm256_movemask_ps(values));
 }
 
-bool sums_in_range(const float* a, const float* b, size_t blocks) {
+template <bool kTwo>
+static bool all_in_range(const float* a, const float* b, size_t blocks) {
   __m256i absmax[4] = {};
-  for (size_t i = 0; i < blocks * kKernelBlock; i += 4 * kLanes)
-    for (size_t k = 0; k < 4; ++k) {
-      const size_t at = i + k * kLanes;
-      const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(a + at), _mm256_loadu_ps(b + at));
-      absmax[k] = _mm256_max_epi32(absmax[k], _mm256_castps_si256(magnitude(sum)));
-    }
+  for (size_t v = 0; v < blocks * kVectors; v += 4)
+    for (size_t k = 0; k < 4; ++k)
+      absmax[k] =
+          _mm256_max_epi32(absmax[k], _mm256_castps_si256(magnitude(load_sum<kTwo>(a, b, v + k))));
   return max_lane(_mm256_max_epi32(_mm256_max_epi32(absmax[0], absmax[1]),
                                    _mm256_max_epi32(absmax[2], absmax[3]))) < kRangeBits;
+}
+
+bool sums_in_range(const float* a, const float* b, size_t blocks) {
+  return b != nullptr ? all_in_range<true>(a, b, blocks) : all_in_range<false>(a, nullptr, blocks);
 }
 
 // c = flush(update + residual) to memory; returns the bits of the largest |c|. Without a residual c
@@ -366,6 +370,8 @@ constinit const KernelSet kernel_set_avx2 = {
     .sum_s1 = sum_s1,
     .unrotate_add = unrotate_add,
     .apply_mean = apply_mean,
+    .gather_maxima = gather_maxima,
+    .find_large = find_large,
 };
 
 }  // namespace paceline

@@ -4,6 +4,7 @@
 // holds it. Blocks are whole, so no loop has a tail. Fused multiply-adds stand only where the
 // product is exact: a code times a scale, or a scale times a weight.
 #include "platforms/x86/hadamard_avx512.h"
+#include "platforms/x86/sparse_avx512.h"
 
 namespace paceline {
 
@@ -48,17 +49,20 @@ PACELINE_INLINE void store_signs(unsigned char* codes, size_t v, __m512 values) 
   memcpy(codes + 2 * v, &signs, sizeof signs);
 }
 
-bool sums_in_range(const float* a, const float* b, size_t blocks) {
+template <bool kTwo>
+static bool all_in_range(const float* a, const float* b, size_t blocks) {
   __m512i absmax[4] = {};
-  for (size_t i = 0; i < blocks * kKernelBlock; i += 4 * kLanes)
-    for (size_t k = 0; k < 4; ++k) {
-      const size_t at = i + k * kLanes;
-      const __m512 sum = _mm512_add_ps(_mm512_loadu_ps(a + at), _mm512_loadu_ps(b + at));
-      absmax[k] = _mm512_max_epu32(absmax[k], _mm512_castps_si512(magnitude(sum)));
-    }
-  const __m512i all = _mm512_max_epu32(_mm512_max_epu32(absmax[0], absmax[1]),
-                                       _mm512_max_epu32(absmax[2], absmax[3]));
-  return _mm512_reduce_max_epu32(all) < kRangeBits;
+  for (size_t v = 0; v < blocks * kVectors; v += 4)
+    for (size_t k = 0; k < 4; ++k)
+      absmax[k] =
+          _mm512_max_epu32(absmax[k], _mm512_castps_si512(magnitude(load_sum<kTwo>(a, b, v + k))));
+  return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(absmax[0], absmax[1]),
+                                                  _mm512_max_epu32(absmax[2], absmax[3]))) <
+         kRangeBits;
+}
+
+bool sums_in_range(const float* a, const float* b, size_t blocks) {
+  return b != nullptr ? all_in_range<true>(a, b, blocks) : all_in_range<false>(a, nullptr, blocks);
 }
 
 // Codes and residual of 64 elements. cvtps rounds half to even, and |c * inverse| hardly passes
@@ -331,6 +335,8 @@ constinit const KernelSet kernel_set_avx512 = {
     .sum_s1 = sum_s1,
     .unrotate_add = unrotate_add,
     .apply_mean = apply_mean,
+    .gather_maxima = gather_maxima,
+    .find_large = find_large,
 };
 
 }  // namespace paceline

@@ -65,8 +65,9 @@ struct BlockCoder {
     return (blocks + kSparseGroupBlocks - 1) / kSparseGroupBlocks;
   }
 
-  // Encodes c = update + residual, leaves c - decoded in `residual`. All |c| < 2^119, pads +0. A
-  // sparse codec goes on where the first group's range begins and sets where each group ends.
+  // Encodes c = update + residual, leaves c - decoded in `residual`. All |c| < 2^119, pads +0.
+  // `residual` may be null: then c = update, and what is lost is not kept. A sparse codec goes on
+  // where the first group's range begins and sets where each group ends.
   void (*encode)(const CodedBlocks& blocks, const float* update, float* residual,
                  const CodedOutput& out);
 

@@ -20,14 +20,15 @@ void encode(const CodedBlocks& blocks, const float* update, float* residual,
     // Local arrays, so that the compiler sees that nothing overlaps.
     float c[kBlockElements];
     uint16_t codes[kBlockElements];
-    for (size_t i = 0; i < kBlockElements; ++i) c[i] = flushed(update[at + i] + residual[at + i]);
+    for (size_t i = 0; i < kBlockElements; ++i)
+      c[i] = flushed(residual == nullptr ? update[at + i] : update[at + i] + residual[at + i]);
     for (size_t i = 0; i < kBlockElements; ++i) {
       const uint32_t code = bf16_half_even(c[i]);
       codes[i] = static_cast<uint16_t>(code);
       c[i] = flushed(c[i] - bf16_to_float(code));
     }
     std::memcpy(out.codes + at * sizeof(uint16_t), codes, sizeof codes);
-    std::memcpy(residual + at, c, sizeof c);
+    if (residual != nullptr) std::memcpy(residual + at, c, sizeof c);
   }
 }
 

@@ -21,10 +21,11 @@ void encode(const CodedBlocks& blocks, const float* update, float* residual,
             const CodedOutput& out) {
   for (size_t at = 0; at < element_total(blocks); at += kBlockElements) {
     float c[kBlockElements];
-    for (size_t i = 0; i < kBlockElements; ++i) c[i] = flushed(update[at + i] + residual[at + i]);
+    for (size_t i = 0; i < kBlockElements; ++i)
+      c[i] = flushed(residual == nullptr ? update[at + i] : update[at + i] + residual[at + i]);
     std::memcpy(out.codes + at * sizeof(float), c, sizeof c);
   }
-  std::fill_n(residual, element_total(blocks), 0.0f);
+  if (residual != nullptr) std::fill_n(residual, element_total(blocks), 0.0f);
 }
 
 }  // namespace

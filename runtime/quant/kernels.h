@@ -45,7 +45,7 @@ struct KernelSet {
   const char* name;
   uint32_t cpu_features;  // all must be there
 
-  // Whether every |a[i] + b[i]| is below 2^119; false for NaN and infinity too.
+  // Whether every |a[i] + b[i]| is below 2^119; false for NaN and infinity too. `b` may be null.
   bool (*sums_in_range)(const float* a, const float* b, size_t blocks);
 
   // Encode c = update + residual and leave c - decoded in `residual`; the rules are in
@@ -91,14 +91,15 @@ struct KernelSet {
                   size_t blocks, float* into) = nullptr;
   void (*sum_q4)(const BlockTerm* terms, size_t count, float* acc) = nullptr;
 
-  // residual = c = flush(update + residual). A strip is eight values, 16 apart: maxima[32 b + 16 h
-  // + l] gets the bits of the largest |c| of the values l, l + 16, ..., l + 112 of half h of block
-  // b.
-  void (*gather_maxima)(const float* update, float* residual, size_t blocks,
-                        uint32_t* maxima) = nullptr;
+  // residual = c = flush(update + residual); returns the bits of the largest |c|. A strip is every
+  // eighth of 8 * strip values, strip 8 or 32: maxima[8 n + l] gets the bits of the largest |c| of
+  // the values l, l + 8, ... of the n-th such stretch.
+  uint32_t (*gather_maxima)(const float* update, float* residual, size_t blocks, size_t strip,
+                            uint32_t* maxima) = nullptr;
 
   // Writes the positions, ascending, of all values whose magnitude has at least the bits `least`
-  // (> 0), and returns how many there are. `positions` has room for all; blocks <= 16.
+  // (> 0), and returns how many there are. `positions` has room for all values and sixteen more,
+  // which may be written, too; blocks <= 16.
   size_t (*find_large)(const float* values, size_t blocks, uint32_t least,
                        uint16_t* positions) = nullptr;
 };

@@ -94,7 +94,7 @@ void decode_signs(const unsigned char* codes, float scale, float* values) {
 bool sums_in_range(const float* a, const float* b, size_t blocks) {
   uint32_t absmax = 0;
   for (size_t i = 0; i < blocks * kKernelBlock; ++i) {
-    const uint32_t magnitude = bits_of(a[i] + b[i]) & kMagnitudeBits;
+    const uint32_t magnitude = bits_of(b == nullptr ? a[i] : a[i] + b[i]) & kMagnitudeBits;
     absmax = magnitude > absmax ? magnitude : absmax;
   }
   return absmax < kRangeBits;
@@ -306,21 +306,23 @@ void apply_mean(const float* sum, float divisor, float keep, size_t blocks, floa
   }
 }
 
-void gather_maxima(const float* update, float* residual, size_t blocks, uint32_t* maxima) {
-  constexpr size_t kStripStride = 16;
-  constexpr size_t kStripLength = 8;
-  for (size_t i = 0; i < blocks * kKernelBlock; i += kStripStride * kStripLength) {
-    uint32_t largest[kStripStride] = {};
-    for (size_t j = i; j < i + kStripStride * kStripLength; j += kStripStride)
-      for (size_t l = 0; l < kStripStride; ++l) {
+uint32_t gather_maxima(const float* update, float* residual, size_t blocks, size_t strip,
+                       uint32_t* maxima) {
+  constexpr size_t kStrips = 8;
+  uint32_t absmax = 0;
+  for (size_t i = 0; i < blocks * kKernelBlock; i += kStrips * strip, maxima += kStrips) {
+    uint32_t largest[kStrips] = {};
+    for (size_t j = i; j < i + kStrips * strip; j += kStrips)
+      for (size_t l = 0; l < kStrips; ++l) {
         const float c = flushed(update[j + l] + residual[j + l]);
         residual[j + l] = c;
         const uint32_t magnitude = bits_of(c) & kMagnitudeBits;
         largest[l] = magnitude > largest[l] ? magnitude : largest[l];
       }
+    for (size_t l = 0; l < kStrips; ++l) absmax = largest[l] > absmax ? largest[l] : absmax;
     memcpy(maxima, largest, sizeof largest);
-    maxima += kStripStride;
   }
+  return absmax;
 }
 
 size_t find_large(const float* values, size_t blocks, uint32_t least, uint16_t* positions) {

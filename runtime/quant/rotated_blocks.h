@@ -26,8 +26,8 @@ inline void encode_rotated(decltype(KernelSet::encode_s1r) kernel, size_t code_b
                            const CodedOutput& out) {
   for_rotated_slices(blocks, [&](size_t first, size_t count, const uint64_t* signs) {
     const size_t element = first * kBlockElements;
-    kernel(update + element, residual + element, signs, count, out.scales + first * 2,
-           out.codes + first * code_bytes);
+    kernel(update + element, residual == nullptr ? nullptr : residual + element, signs, count,
+           out.scales + first * 2, out.codes + first * code_bytes);
   });
 }
 

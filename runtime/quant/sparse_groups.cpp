@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "runtime/base/check.h"
 #include "runtime/quant/dispatch.h"
@@ -15,7 +16,9 @@ constexpr uint32_t kSkip = 255;
 constexpr unsigned char kRefusedCode = 0x80;  // -128
 constexpr float kScaleMax = 0x1p113f;         // as Q8's
 constexpr uint32_t kGroupElementsMax = kSparseGroupBlocks * kBlockElements;
-constexpr uint32_t kStripsPerBlock = 32;
+// Values of which gather_maxima() gives the largest.
+constexpr uint32_t kShortStrip = 8;
+constexpr uint32_t kLongStrip = 32;
 constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23: rounds half to even
 
 // Calls visit(element, code) for each entry of a verified group.
@@ -29,69 +32,85 @@ void for_entries(const unsigned char* entries, size_t bytes, Visit visit) {
   }
 }
 
-// Counts magnitudes by how far they lie below the largest, in sixteenths of an octave.
+// Counts magnitudes by how far they lie below the largest, in steps of 2^shift of their bits.
 class Buckets {
  public:
-  explicit Buckets(uint32_t largest) : top_(largest >> kShift) {}
+  Buckets(uint32_t largest, uint32_t shift) : top_(largest >> shift), shift_(shift) {}
 
   void count(uint32_t magnitude) { ++counts_[index(magnitude)]; }
   uint32_t index(uint32_t magnitude) const {
-    return std::min(top_ - (magnitude >> kShift), kCount - 1);
+    return std::min(top_ - (magnitude >> shift_), kCount - 1);
   }
-  // Stops at the bucket of the rank-th largest; *before is how many lie in the buckets above it.
-  uint32_t find(uint32_t rank, uint32_t* before) const {
-    *before = 0;
+  // The bucket of the rank-th largest; takes from *rank those in the buckets above it.
+  uint32_t find(uint32_t* rank) const {
     uint32_t bucket = 0;
-    for (; bucket < kCount - 1 && *before + counts_[bucket] < rank; ++bucket)
-      *before += counts_[bucket];
+    for (; bucket < kCount - 1 && counts_[bucket] < *rank; ++bucket) *rank -= counts_[bucket];
     return bucket;
   }
-  // The least magnitude that falls into a bucket.
-  uint32_t floor(uint32_t bucket) const {
-    return bucket == kCount - 1 ? 0 : (top_ - bucket) << kShift;
+  // The bounds of a bucket's magnitudes.
+  uint32_t least(uint32_t bucket) const {
+    return bucket == kCount - 1 ? 0 : (top_ - bucket) << shift_;
+  }
+  uint32_t most(uint32_t bucket) const {
+    return ((top_ - bucket) << shift_) | ((uint32_t{1} << shift_) - 1);
   }
 
  private:
-  static constexpr uint32_t kShift = 19;  // a sixteenth of an octave
   static constexpr uint32_t kCount = 128;
   uint32_t top_;
+  uint32_t shift_;
   uint16_t counts_[kCount] = {};
 };
 
+// A sixteenth of an octave, and a hundred and twenty-eighth of that.
+constexpr uint32_t kCoarseShift = 19;
+constexpr uint32_t kFineShift = 12;
+
 // A magnitude that at least `rank` elements reach, near that of the rank-th largest: each strip's
 // largest is one element.
-uint32_t lower_bound_of_rank(const uint32_t* maxima, size_t strips, uint32_t rank,
-                             uint32_t largest) {
-  Buckets buckets(largest);
-  for (size_t i = 0; i < strips; ++i) buckets.count(maxima[i]);
-  uint32_t before = 0;
-  return buckets.floor(buckets.find(rank, &before));
+uint32_t lower_bound_of_rank(std::span<const uint32_t> maxima, uint32_t rank, uint32_t largest) {
+  Buckets buckets(largest, kCoarseShift);
+  for (const uint32_t magnitude : maxima) buckets.count(magnitude);
+  return buckets.least(buckets.find(&rank));
 }
-
-uint32_t magnitude_of(float value) { return bits_of(value) & kMagnitudeBits; }
 
 // Orders elements by magnitude, and equal ones by their place, lower first.
 uint64_t rank_key(const float* c, uint16_t position) {
-  return uint64_t{magnitude_of(c[position])} << 16 | (UINT16_MAX - position);
+  return uint64_t{bits_of(c[position]) & kMagnitudeBits} << 16 | (UINT16_MAX - position);
+}
+
+// The rank-th largest of the keys, which are lost. Where most elements were held back before, many
+// are nearly equal; two counts leave few to compare. No branch depends on one key.
+uint64_t key_of_rank(uint64_t* keys, size_t count, uint32_t rank, uint32_t largest) {
+  for (const uint32_t shift : {kCoarseShift, kFineShift}) {
+    Buckets buckets(largest, shift);
+    for (size_t i = 0; i < count; ++i) buckets.count(static_cast<uint32_t>(keys[i] >> 16));
+    const uint32_t bucket = buckets.find(&rank);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t key = keys[i];
+      keys[kept] = key;
+      kept += buckets.index(static_cast<uint32_t>(key >> 16)) == bucket ? 1 : 0;
+    }
+    count = kept;
+    largest = buckets.most(bucket);
+  }
+  std::nth_element(keys, keys + (rank - 1), keys + count, std::greater<>());
+  return keys[rank - 1];
 }
 
 // Keeps the `keep` largest of the positions, in their order.
 void keep_largest(const float* c, uint16_t* positions, size_t count, uint32_t keep,
                   uint32_t largest) {
-  Buckets buckets(largest);
-  for (size_t i = 0; i < count; ++i) buckets.count(magnitude_of(c[positions[i]]));
-  uint32_t before = 0;
-  const uint32_t bucket = buckets.find(keep, &before);
-  uint64_t border[kGroupElementsMax];
-  size_t border_count = 0;
-  for (size_t i = 0; i < count; ++i)
-    if (buckets.index(magnitude_of(c[positions[i]])) == bucket)
-      border[border_count++] = rank_key(c, positions[i]);
-  uint64_t* last = border + (keep - before - 1);
-  std::nth_element(border, last, border + border_count, std::greater<>());
+  uint64_t keys[kGroupElementsMax];
+  for (size_t i = 0; i < count; ++i) keys[i] = rank_key(c, positions[i]);
+  const uint64_t last = key_of_rank(keys, count, keep, largest);
   size_t kept = 0;
-  for (size_t i = 0; i < count; ++i)
-    if (rank_key(c, positions[i]) >= *last) positions[kept++] = positions[i];
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t position = positions[i];
+    positions[kept] = position;
+    kept += rank_key(c, position) >= last ? 1 : 0;
+  }
   PACELINE_CHECK(kept == keep);
 }
 
@@ -125,11 +144,10 @@ size_t encode_group(uint32_t blocks, uint32_t entries_max, const float* update, 
     std::fill_n(unwanted, size_t{blocks} * kBlockElements, 0.0f);
     residual = unwanted;
   }
-  uint32_t maxima[kSparseGroupBlocks * kStripsPerBlock];
-  kernels().gather_maxima(update, residual, blocks, maxima);
-  const size_t strips = size_t{blocks} * kStripsPerBlock;
-  uint32_t largest = 0;
-  for (size_t i = 0; i < strips; ++i) largest = std::max(largest, maxima[i]);
+  // At least twice as many strips as entries: the more, the nearer is the bound on the magnitude.
+  const uint32_t strip = blocks * kBlockElements >= 64 * entries_max ? kLongStrip : kShortStrip;
+  uint32_t maxima[kGroupElementsMax / kShortStrip];
+  const uint32_t largest = kernels().gather_maxima(update, residual, blocks, strip, maxima);
   if (largest < kZeroBlockBits) {
     store_bf16(scale, 0, 0);
     return 0;
@@ -138,7 +156,7 @@ size_t encode_group(uint32_t blocks, uint32_t entries_max, const float* update, 
   store_bf16(scale, 0, scale_bits);
   const uint32_t least =
       std::max<uint32_t>(lower_bound_of_rank(maxima, strips, entries_max, largest), kFlushBits);
-  uint16_t positions[kGroupElementsMax];
+  uint16_t positions[kGroupElementsMax + 16];
   size_t found = kernels().find_large(residual, blocks, least, positions);
   if (found > entries_max) {
     keep_largest(residual, positions, found, entries_max, largest);

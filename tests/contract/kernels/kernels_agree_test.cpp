@@ -1,14 +1,16 @@
 // Every kernel set gives the bytes of the scalar one: for any number of blocks, at any address, for
-// any number in any lane, and without a write outside its blocks.
+// any number in any lane, with flush-to-zero on or off, and without a write outside its blocks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "runtime/quant/kernel_math.h"
 #include "runtime/quant/rotation.h"
+#include "tests/golden/flush_to_zero.h"
 #include "tests/runtime/quant/samples.h"
 #include "tests/support/seed.h"
 
@@ -19,6 +21,28 @@ constexpr size_t kBlocksMax = 4;
 constexpr size_t kGuard = 16;
 constexpr float kGuardValue = 77.0f;
 constexpr unsigned char kGuardByte = 0x5A;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kSpecials[] = {std::numeric_limits<float>::quiet_NaN(),
+                               kInfinity,
+                               -kInfinity,
+                               -0.0f,
+                               0x1p-149f,
+                               -0x1.fffffcp-127f,
+                               0x1p-126f,
+                               0x1.fffffep-101f,
+                               -0x1p-100f,
+                               0x1.fffffep-91f,
+                               -0x1p-90f,
+                               0x1p-80f,
+                               0x1.fffffep-81f,
+                               0x1.fffffep-61f,
+                               -0x1p-60f,
+                               0x1p110f,
+                               -0x1p118f,
+                               0x1.fffffep118f,
+                               -0x1p119f,
+                               0x1p127f};
 
 const KernelSet& scalar() { return *kernel_sets().back(); }
 
@@ -31,6 +55,10 @@ class Guarded {
         begin_(kGuard + shift),
         count_(count),
         all_(begin_ + count + kGuard, guard) {}
+  Guarded(const std::vector<T>& values, size_t shift, T guard)
+      : Guarded(values.size(), shift, guard) {
+    std::copy(values.begin(), values.end(), data());
+  }
   T* data() { return all_.data() + begin_; }
   std::vector<T> values() const {
     const auto first = all_.begin() + static_cast<ptrdiff_t>(begin_);
@@ -62,7 +90,7 @@ struct Output {
 std::vector<float> sample_blocks(uint64_t stream, size_t blocks) {
   Random random(seed(), stream);
   std::vector<float> values(blocks * kKernelBlock);
-  constexpr int kExponents[] = {-2, 0, 40, 100, -79, -80, -81, -89, -91, -100, -120};
+  constexpr int kExponents[] = {-2, 0, 40, 100, -59, -61, -79, -80, -81, -89, -91, -100, -120};
   for (size_t b = 0; b < blocks; ++b)
     fill_block(random, kExponents[random.below(std::size(kExponents))],
                values.data() + b * kKernelBlock);
@@ -75,28 +103,39 @@ std::vector<uint64_t> sample_signs(size_t blocks) {
   return signs;
 }
 
-enum class Codec { kQ8, kS1, kS1r };
-constexpr Codec kCodecs[] = {Codec::kQ8, Codec::kS1, Codec::kS1r};
-size_t code_bytes(Codec codec) { return codec == Codec::kQ8 ? 256 : 32; }
+// The kernels of one block codec; those of the other kind are null.
+struct Codec {
+  const char* name;
+  size_t code_bytes;
+  decltype(KernelSet::encode_q8) KernelSet::*encode;
+  decltype(KernelSet::encode_s1r) KernelSet::*encode_rotated;
+  decltype(KernelSet::add_q8) KernelSet::*add;
+  decltype(KernelSet::add_s1r) KernelSet::*add_rotated;
+  decltype(KernelSet::sum_q8) KernelSet::*sum;  // for a rotated codec, of rotated blocks
+};
+constexpr Codec kCodecs[] = {
+    {"q8", 256, &KernelSet::encode_q8, nullptr, &KernelSet::add_q8, nullptr, &KernelSet::sum_q8},
+    {"q4", 128, &KernelSet::encode_q4, nullptr, &KernelSet::add_q4, nullptr, &KernelSet::sum_q4},
+    {"s1", 32, &KernelSet::encode_s1, nullptr, &KernelSet::add_s1, nullptr, &KernelSet::sum_s1},
+    {"q4r", 128, nullptr, &KernelSet::encode_q4r, nullptr, &KernelSet::add_q4r, &KernelSet::sum_q4},
+    {"s1r", 32, nullptr, &KernelSet::encode_s1r, nullptr, &KernelSet::add_s1r, &KernelSet::sum_s1},
+};
 
-Output encode(const KernelSet& set, Codec codec, const std::vector<float>& update_values,
-              const std::vector<float>& residual_values, size_t shift) {
-  const size_t count = update_values.size();
-  const size_t blocks = count / kKernelBlock;
-  Guarded<float> update(count, shift, kGuardValue);
-  Guarded<float> residual(count, (shift * 3) % 8, kGuardValue);
-  std::copy(update_values.begin(), update_values.end(), update.data());
-  std::copy(residual_values.begin(), residual_values.end(), residual.data());
+// Without a residual if there is none to pass.
+Output encode(const KernelSet& set, const Codec& codec, const std::vector<float>& update_values,
+              const std::optional<std::vector<float>>& residual_values, size_t shift) {
+  const size_t blocks = update_values.size() / kKernelBlock;
+  Guarded<float> update(update_values, shift, kGuardValue);
+  Guarded<float> residual(residual_values.value_or(std::vector<float>()), (shift * 3) % 16,
+                          kGuardValue);
   Guarded<unsigned char> scales(blocks * 2, shift, kGuardByte);
-  Guarded<unsigned char> codes(blocks * code_bytes(codec), shift * 5 % 8, kGuardByte);
-  const std::vector<uint64_t> signs = sample_signs(blocks);
-  if (codec == Codec::kQ8)
-    set.encode_q8(update.data(), residual.data(), blocks, scales.data(), codes.data());
-  else if (codec == Codec::kS1)
-    set.encode_s1(update.data(), residual.data(), blocks, scales.data(), codes.data());
+  Guarded<unsigned char> codes(blocks * codec.code_bytes, shift * 5 % 16, kGuardByte);
+  float* left = residual_values ? residual.data() : nullptr;
+  if (codec.encode != nullptr)
+    (set.*codec.encode)(update.data(), left, blocks, scales.data(), codes.data());
   else
-    set.encode_s1r(update.data(), residual.data(), signs.data(), blocks, scales.data(),
-                   codes.data());
+    (set.*codec.encode_rotated)(update.data(), left, sample_signs(blocks).data(), blocks,
+                                scales.data(), codes.data());
   CHECK(update.guards_hold());
   CHECK(residual.guards_hold());
   CHECK(scales.guards_hold());
@@ -105,21 +144,17 @@ Output encode(const KernelSet& set, Codec codec, const std::vector<float>& updat
   return {scales.values(), codes.values(), residual.values()};
 }
 
-std::vector<float> add(const KernelSet& set, Codec codec, const Output& encoded, size_t shift) {
+std::vector<float> add(const KernelSet& set, const Codec& codec, const Output& encoded,
+                       const std::vector<float>& start, size_t shift) {
   const size_t blocks = encoded.scales.size() / 2;
-  Guarded<float> into(blocks * kKernelBlock, shift, kGuardValue);
-  const std::vector<float> start = sample_blocks(500 + shift, blocks);
-  std::copy(start.begin(), start.end(), into.data());
-  Guarded<unsigned char> scales(blocks * 2, shift, kGuardByte);
-  Guarded<unsigned char> codes(encoded.codes.size(), shift * 5 % 8, kGuardByte);
-  std::copy(encoded.scales.begin(), encoded.scales.end(), scales.data());
-  std::copy(encoded.codes.begin(), encoded.codes.end(), codes.data());
-  if (codec == Codec::kQ8)
-    set.add_q8(scales.data(), codes.data(), blocks, into.data());
-  else if (codec == Codec::kS1)
-    set.add_s1(scales.data(), codes.data(), blocks, into.data());
+  Guarded<float> into(start, shift, kGuardValue);
+  Guarded<unsigned char> scales(encoded.scales, shift, kGuardByte);
+  Guarded<unsigned char> codes(encoded.codes, shift * 5 % 16, kGuardByte);
+  if (codec.add != nullptr)
+    (set.*codec.add)(scales.data(), codes.data(), blocks, into.data());
   else
-    set.add_s1r(scales.data(), codes.data(), sample_signs(blocks).data(), blocks, into.data());
+    (set.*codec.add_rotated)(scales.data(), codes.data(), sample_signs(blocks).data(), blocks,
+                             into.data());
   CHECK(into.guards_hold());
   return into.values();
 }
@@ -131,6 +166,14 @@ void against_scalar(Body body) {
     CAPTURE(std::string(set->name));
     body(*set);
   }
+}
+
+// The body once as it is and once with flush-to-zero.
+template <class Body>
+void with_either_zero(Body body) {
+  body();
+  const FlushToZero flush;
+  body();
 }
 
 TEST_CASE("kernels: every set that this CPU has is tested here") {
@@ -148,64 +191,103 @@ TEST_CASE("kernels: every set that this CPU has is tested here") {
 TEST_CASE("kernels: encoders agree for 0 to 4 blocks at every misalignment") {
   against_scalar([](const KernelSet& set) {
     for (size_t blocks = 0; blocks <= kBlocksMax; ++blocks)
-      for (size_t shift = 0; shift < 8; ++shift)
-        for (Codec codec : kCodecs) {
-          const std::vector<float> update = sample_blocks(blocks * 8 + shift, blocks);
-          const std::vector<float> residual = sample_blocks(1000 + blocks * 8 + shift, blocks);
+      for (size_t shift = 0; shift < 16; ++shift)
+        for (const Codec& codec : kCodecs) {
+          CAPTURE(std::string(codec.name));
+          const std::vector<float> update = sample_blocks(blocks * 16 + shift, blocks);
+          const std::vector<float> residual = sample_blocks(1000 + blocks * 16 + shift, blocks);
           CHECK(encode(set, codec, update, residual, shift) ==
                 encode(scalar(), codec, update, residual, 0));
+          CHECK(encode(set, codec, update, {}, shift) == encode(scalar(), codec, update, {}, 0));
         }
   });
+}
+
+TEST_CASE("kernels: without a residual the codes are those of an update with residual zero") {
+  const std::vector<float> update = sample_blocks(1500, 20);
+  for (const KernelSet* set : kernel_sets()) {
+    if (!kernel_set_runs(*set)) continue;
+    for (const Codec& codec : kCodecs) {
+      const Output with = encode(*set, codec, update, std::vector<float>(update.size()), 0);
+      const Output without = encode(*set, codec, update, {}, 0);
+      CHECK(with.scales == without.scales);
+      CHECK(with.codes == without.codes);
+    }
+  }
 }
 
 TEST_CASE("kernels: decoders agree for 0 to 4 blocks at every misalignment") {
   against_scalar([](const KernelSet& set) {
     for (size_t blocks = 0; blocks <= kBlocksMax; ++blocks)
-      for (size_t shift = 0; shift < 8; ++shift)
-        for (Codec codec : kCodecs) {
-          const std::vector<float> zeros(blocks * kKernelBlock);
+      for (size_t shift = 0; shift < 16; ++shift)
+        for (const Codec& codec : kCodecs) {
+          CAPTURE(std::string(codec.name));
           const Output encoded =
-              encode(scalar(), codec, sample_blocks(2000 + blocks * 8 + shift, blocks), zeros, 0);
-          CHECK(same_bytes(add(set, codec, encoded, shift), add(scalar(), codec, encoded, shift)));
+              encode(scalar(), codec, sample_blocks(2000 + blocks * 16 + shift, blocks), {}, 0);
+          const std::vector<float> start = sample_blocks(500 + shift, blocks);
+          CHECK(same_bytes(add(set, codec, encoded, start, shift),
+                           add(scalar(), codec, encoded, start, 0)));
         }
   });
 }
 
-TEST_CASE("kernels: a special number in any lane is treated alike") {
-  const float infinity = std::numeric_limits<float>::infinity();
-  const float specials[] = {std::numeric_limits<float>::quiet_NaN(),
-                            infinity,
-                            -infinity,
-                            -0.0f,
-                            0x1p-149f,
-                            -0x1.fffffcp-127f,
-                            0x1p-126f,
-                            0x1.fffffep-91f,
-                            -0x1p-90f,
-                            0x1p-80f,
-                            0x1.fffffep-81f,
-                            0x1.fffffep118f,
-                            -0x1p119f,
-                            0x1p127f};
+// One block, mostly around 1; every eighth one tiny, so that the special value decides.
+std::vector<float> special_block(size_t lane, float special) {
+  std::vector<float> values(kKernelBlock);
+  Random random(seed(), 3000 + lane);
+  fill_block(random, lane % 8 == 0 ? -82 : 0, values.data());
+  values[lane] = special;
+  return values;
+}
+
+TEST_CASE("kernels: encoders treat a special number in any lane alike") {
+  against_scalar([](const KernelSet& set) {
+    for (size_t lane = 0; lane < kKernelBlock; ++lane)
+      for (size_t s = 0; s < std::size(kSpecials); ++s) {
+        const std::vector<float> update = special_block(lane, kSpecials[s]);
+        const std::vector<float> residual(kKernelBlock, s % 2 == 0 ? 0.0f : 0x1p-100f);
+        std::vector<Output> outputs;
+        for (const Codec& codec : kCodecs)
+          outputs.push_back(encode(scalar(), codec, update, residual, 0));
+        with_either_zero([&] {
+          size_t wrong = 0;
+          for (size_t k = 0; k < outputs.size(); ++k)
+            if (!(encode(set, kCodecs[k], update, residual, 0) == outputs[k])) ++wrong;
+          CAPTURE(lane);
+          CAPTURE(kSpecials[s]);
+          CHECK(wrong == 0);
+          CHECK(set.sums_in_range(update.data(), residual.data(), 1) ==
+                scalar().sums_in_range(update.data(), residual.data(), 1));
+          CHECK(set.sums_in_range(update.data(), nullptr, 1) ==
+                scalar().sums_in_range(update.data(), nullptr, 1));
+        });
+      }
+  });
+}
+
+TEST_CASE("kernels: decoders and the mean treat a special number in any lane alike") {
+  const std::vector<float> plain = special_block(1, 1.0f);
   against_scalar([&](const KernelSet& set) {
     for (size_t lane = 0; lane < kKernelBlock; ++lane)
-      for (size_t s = 0; s < std::size(specials); ++s) {
-        // One in eight of the blocks is tiny, so that the special value decides.
-        std::vector<float> update(kKernelBlock);
-        Random random(seed(), 3000 + lane);
-        fill_block(random, lane % 8 == 0 ? -82 : 0, update.data());
-        update[lane] = specials[s];
-        const std::vector<float> residual(kKernelBlock, s % 2 == 0 ? 0.0f : 0x1p-100f);
-        for (Codec codec : kCodecs)
-          if (!(encode(set, codec, update, residual, 0) ==
-                encode(scalar(), codec, update, residual, 0))) {
-            CAPTURE(lane);
-            CAPTURE(specials[s]);
-            CAPTURE(static_cast<int>(codec));
-            CHECK(false);
+      for (const float special : kSpecials) {
+        // Not a number may come back as any of its forms; nobody ever adds to one.
+        if (!(special == special)) continue;
+        const std::vector<float> start = special_block(lane, special);
+        with_either_zero([&] {
+          for (const Codec& codec : kCodecs) {
+            const Output encoded = encode(scalar(), codec, plain, {}, 0);
+            CHECK(same_bytes(add(set, codec, encoded, start, 0),
+                             add(scalar(), codec, encoded, start, 0)));
           }
-        CHECK(set.sums_in_range(update.data(), residual.data(), 1) ==
-              scalar().sums_in_range(update.data(), residual.data(), 1));
+          for (const bool in_sum : {false, true}) {
+            std::vector<float> got = in_sum ? plain : start;
+            std::vector<float> want = got;
+            const std::vector<float>& sum = in_sum ? start : plain;
+            set.apply_mean(sum.data(), 3.0f, 0.75f, 1, got.data());
+            scalar().apply_mean(sum.data(), 3.0f, 0.75f, 1, want.data());
+            CHECK(same_bytes(got, want));
+          }
+        });
       }
   });
 }
@@ -216,10 +298,10 @@ TEST_CASE("kernels: a block out of range keeps its residual and gets the refused
     std::vector<float> update = sample_blocks(4000, 1);
     update[100] = 0x1p119f;
     const std::vector<float> residual = sample_blocks(4001, 1);
-    for (Codec codec : kCodecs) {
+    for (const Codec& codec : kCodecs) {
       const Output out = encode(*set, codec, update, residual, 0);
       CHECK(out.scales == std::vector<unsigned char>{0xC0, 0x7F});
-      CHECK(out.codes == std::vector<unsigned char>(code_bytes(codec)));
+      CHECK(out.codes == std::vector<unsigned char>(codec.code_bytes));
       CHECK(same_bytes(out.values, residual));
     }
   }
@@ -228,27 +310,23 @@ TEST_CASE("kernels: a block out of range keeps its residual and gets the refused
 TEST_CASE("kernels: sums of 0 to 70 terms agree at every misalignment") {
   against_scalar([](const KernelSet& set) {
     for (size_t count : {0u, 1u, 2u, 3u, 8u, 70u})
-      for (Codec codec : {Codec::kQ8, Codec::kS1}) {
+      for (const Codec& codec : kCodecs) {
         Random random(seed(), 5000 + count);
         std::vector<Output> encoded;
         std::vector<BlockTerm> terms;
         for (size_t t = 0; t < count; ++t)
-          encoded.push_back(encode(scalar(), codec, sample_blocks(6000 + t, 1),
-                                   std::vector<float>(kKernelBlock), 0));
+          encoded.push_back(encode(scalar(), codec, sample_blocks(6000 + t, 1), {}, 0));
         for (const Output& block : encoded)
           terms.push_back(
               {round_weight(random.unit()) * bf16_to_float(load_bf16(block.scales.data(), 0)),
                block.codes.data()});
-        for (size_t shift = 0; shift < 8; ++shift) {
-          Guarded<float> got(kKernelBlock, shift, kGuardValue);
-          Guarded<float> want(kKernelBlock, 0, kGuardValue);
-          memset(got.data(), 0, kKernelBlock * sizeof(float));
-          memset(want.data(), 0, kKernelBlock * sizeof(float));
-          (codec == Codec::kQ8 ? set.sum_q8 : set.sum_s1)(terms.data(), count, got.data());
-          (codec == Codec::kQ8 ? scalar().sum_q8 : scalar().sum_s1)(terms.data(), count,
-                                                                    want.data());
+        for (size_t shift = 0; shift < 16; ++shift) {
+          Guarded<float> got(std::vector<float>(kKernelBlock), shift, kGuardValue);
+          std::vector<float> want(kKernelBlock);
+          (set.*codec.sum)(terms.data(), count, got.data());
+          (scalar().*codec.sum)(terms.data(), count, want.data());
           CHECK(got.guards_hold());
-          CHECK(same_bytes(got.values(), want.values()));
+          CHECK(same_bytes(got.values(), want));
         }
       }
   });
@@ -262,15 +340,30 @@ TEST_CASE("kernels: the inverse rotation of a sum agrees") {
       std::vector<float> rotated(kKernelBlock);
       fill_block(random, -3, rotated.data());
       std::vector<float> rotated_scalar = rotated;
-      Guarded<float> got(kKernelBlock, repeat % 8, kGuardValue);
-      Guarded<float> want(kKernelBlock, 0, kGuardValue);
-      fill_block(random, -3, got.data());
-      memcpy(want.data(), got.data(), kKernelBlock * sizeof(float));
+      std::vector<float> want(kKernelBlock);
+      fill_block(random, -3, want.data());
+      Guarded<float> got(want, repeat % 16, kGuardValue);
       set.unrotate_add(rotated.data(), signs.data(), got.data());
       scalar().unrotate_add(rotated_scalar.data(), signs.data(), want.data());
       CHECK(got.guards_hold());
-      CHECK(same_bytes(got.values(), want.values()));
+      CHECK(same_bytes(got.values(), want));
     }
+  });
+}
+
+TEST_CASE("kernels: means agree for 0 to 4 blocks at every misalignment") {
+  against_scalar([](const KernelSet& set) {
+    for (size_t blocks = 0; blocks <= kBlocksMax; ++blocks)
+      for (size_t shift = 0; shift < 16; ++shift)
+        for (const float keep : {1.0f, 0.999f}) {
+          Guarded<float> sum(sample_blocks(8000 + shift, blocks), shift, kGuardValue);
+          std::vector<float> want = sample_blocks(8100 + shift, blocks);
+          Guarded<float> got(want, shift * 3 % 16, kGuardValue);
+          set.apply_mean(sum.data(), 5.25f, keep, blocks, got.data());
+          scalar().apply_mean(sum.data(), 5.25f, keep, blocks, want.data());
+          CHECK(got.guards_hold());
+          CHECK(same_bytes(got.values(), want));
+        }
   });
 }
 
@@ -284,6 +377,7 @@ TEST_CASE("kernels: sums_in_range sees the one value out of range in any place")
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = 0x1p119f;
       REQUIRE(!set->sums_in_range(values.data(), zeros.data(), 2));
+      REQUIRE(!set->sums_in_range(values.data(), nullptr, 2));
       values[i] = 1.0f;
     }
   }
