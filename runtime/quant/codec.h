@@ -132,7 +132,26 @@ void apply_mean(std::span<const float> sum, float divisor, float keep, std::span
 Status encode_delta(const ParameterLayout& layout, CodecId codec, RotationKey rotation,
                     std::span<const float> master, std::span<float> published, EncodedUpdate* out);
 
-// A worker's half of encode_delta(): the same bytes give the same published model, bit for bit.
+// A round's end.
+struct RoundClose {
+  // Chunk by chunk, and each chunk's in worker-id order: chunk_count() times the same workers.
+  std::span<const WeightedPayload> payloads;
+  uint64_t seed = 0;  // of the payloads' rotations
+  float divisor = 1;
+  float keep = 1;
+};
+
+// sum_payloads(), apply_mean() and encode_delta() in one trip through the model, with their bytes.
+//   master     in: as the last close left it; out: as this one does
+//   published  what the workers hold
+//   next       out: what they hold after this publication; another vector
+// Errors: as encode_delta(); `published` is then what it was, the others are not to be used.
+Status close_and_publish(const ParameterLayout& layout, const RoundClose& close, CodecId codec,
+                         RotationKey rotation, std::span<float> master,
+                         std::span<const float> published, std::span<float> next,
+                         EncodedUpdate* out);
+
+// A worker's half of a publication: the same bytes give the same published model, bit for bit.
 void apply_delta(const ParameterLayout& layout, const PayloadView& delta, uint64_t seed,
                  std::span<float> published);
 
