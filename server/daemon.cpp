@@ -69,8 +69,9 @@ void ServerDaemon::serve_requests(TimeUs deadline) {
     progress_.bytes_up += request.message.size();
     const Result<Envelope> envelope = decode(request.message);
     if (!envelope) {
-      log_warning("a broken message from %s: %s", request.peer_address.c_str(),
-                  envelope.error().message().c_str());
+      if (const std::optional<std::string> more = broken_lines_.pass(monotonic_now_us()))
+        log_warning("a broken message from %s: %s%s", request.peer_address.c_str(),
+                    envelope.error().message().c_str(), more->c_str());
       continue;  // dropping the responder drops the request
     }
     const RequestToken token = next_token_++;

@@ -130,8 +130,7 @@ Result<std::optional<StateStore::Found>> StateStore::load() {
       newest = std::move(*file);
     }
   }
-  if (!newest && broken)
-    return fail(Code::kCorrupt, "%s: no whole state is left", folder_.c_str());
+  if (!newest && broken) return fail(Code::kCorrupt, "%s: no whole state is left", folder_.c_str());
   if (!newest) return std::optional<Found>();
   serial_ = newest->serial;
   return std::optional<Found>(std::move(newest->found));

@@ -194,11 +194,12 @@ TEST_SUITE("system/hostile") {
       }
       peer.send(std::move(bad));
     }
-    const std::string log = victim.server.err();
-    size_t dropped = 0;
-    for (const std::string& line : lines_of(log))
-      dropped += line.find("a broken message from tcp://127.0.0.1:") != std::string::npos;
-    CHECK(dropped > kRequests / 2);
+    // Some are named, the rest is counted: nobody fills the log from outside.
+    size_t named = 0;
+    for (const std::string& line : lines_of(victim.server.err()))
+      named += line.find("a broken message from tcp://127.0.0.1:") != std::string::npos;
+    CHECK(named >= 5);
+    CHECK(named < 20);
     victim.ends_in_order();
   }
 
