@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/content/content.h"
 #include "runtime/quant/codec.h"
 #include "runtime/wire/messages.h"
+#include "server/norm_rule.h"
 
 namespace paceline {
 
@@ -30,6 +32,7 @@ struct HeldUpdate {
   std::vector<Bytes> chunks;       // none: the worker's step was not finite; counts with weight 0
   std::vector<PayloadView> views;  // of `chunks`, verified
   uint32_t steps = 0;
+  float clip = 1;  // factor that the norm rule puts on it
 };
 
 struct Parked {
@@ -40,8 +43,14 @@ struct Parked {
 // Fewer training rows: a worker observes, it gets the model and evaluates it, and is in no close.
 inline constexpr uint64_t kTrainingRowsMin = 20;
 
+// How far ahead of all that were seen a sequence may be: one false number must not use up the rest.
+inline constexpr uint64_t kSequenceLeapMax = uint64_t{1} << 32;
+
 struct Member {
   bool observes() const { return training_rows < kTrainingRowsMin; }
+  bool leaps(uint64_t sequence) const {
+    return sequence > next_sequence && sequence - next_sequence > kSequenceLeapMax;
+  }
 
   uint32_t id = 0;  // rank in every sum; for ever
   std::string name;
@@ -76,13 +85,19 @@ struct Member {
   uint64_t fetched_bytes = 0;
   uint32_t fetches = 0;
 
+  NormHistory norms;
+  double usual_gap = 0;  // publications that its accepted updates' models were behind, smoothed
+
   // For people.
+  LogLimit lines;  // about what it does wrong
   TimeUs last_seen = 0;
   TimeUs last_exchange = 0;
   uint64_t steps = 0;
   uint64_t exchanges = 0;
   uint64_t waited_us = 0;
   uint64_t refused = 0;
+  uint64_t clipped = 0;
+  uint64_t strikes = 0;  // updates that were refused for their length or their content
   uint32_t step_us = 0;
   float training_loss = 0;
 };

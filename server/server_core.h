@@ -149,10 +149,12 @@ class ServerCore {
   void on_ready(Member& member, RequestToken token, const Ready& ready, TimeUs now);
   void on_exchange(Member& member, RequestToken token, const Exchange& exchange, TimeUs now);
   bool commit(Member& member, RequestToken token, const Exchange& exchange, TimeUs now);
-  std::optional<Refused> objection(const Exchange& exchange) const;
+  std::optional<Refused> objection(const Member& member, const Exchange& exchange) const;
   void refuse(Member& member, RequestToken token, Refused refused);
   void take_evaluations(const Member& member, const Exchange& exchange);
   void finish_evaluations(bool closing);
+  // Shortens or refuses held updates that are too long; who is refused holds none any more.
+  void judge_norms(std::span<Member* const> holders);
 
   // server_round.cpp: rounds close, the model moves, workers go on.
   void advance(TimeUs now);
@@ -211,6 +213,8 @@ class ServerCore {
   EncodedUpdate encoded_;
 
   std::vector<Member> members_;  // by id
+  NormSettling norm_settling_;
+  LogLimit hello_lines_;  // about workers that are turned away
   ClockTable table_;             // of those who are counted, for the pace
   uint64_t published_version_ = 0;
   Directive directive_;

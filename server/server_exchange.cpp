@@ -1,6 +1,7 @@
 // Updates come in: staged chunk by chunk, committed whole, applied or held, or refused with a
 // reason.
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/check.h"
 #include "runtime/base/checksum.h"
@@ -11,9 +12,22 @@ namespace paceline {
 
 namespace {
 
-constexpr uint64_t kResetGapPublications = 50;  // a worker further behind starts afresh
-constexpr double kEvaluationQuorum = 0.9;       // of the held-out rows of the members
-constexpr uint64_t kEvaluationsOpenMax = 64;    // publications
+// A worker that is further behind starts afresh: so many publications, or as many times what is
+// usual for it.
+constexpr uint64_t kResetGapPublications = 50;
+constexpr double kResetGapFactor = 4;
+constexpr double kEvaluationQuorum = 0.9;     // of the held-out rows of the members
+constexpr uint64_t kEvaluationsOpenMax = 64;  // publications
+
+Refused leaping(uint64_t sequence) {
+  return {sequence, RefusalClass::kStaleSession, "its sequence is far ahead of all others",
+          "say hello again"};
+}
+
+Refused of_another_life(uint64_t sequence) {
+  return {sequence, RefusalClass::kStaleSession, "another life of this worker is known here",
+          "say hello again"};
+}
 
 uint32_t checksum_of(const std::vector<Bytes>& chunks) {
   uint32_t checksum = 0;
@@ -25,17 +39,13 @@ uint32_t checksum_of(const std::vector<Bytes>& chunks) {
 
 void ServerCore::on_push(Member& member, RequestToken token, const Push& push) {
   if (push.incarnation != member.incarnation)
-    return reply(token,
-                 Refused{push.sequence, RefusalClass::kStaleSession,
-                         "another life of this worker "
-                         "is known here",
-                         "say hello again"},
-                 member.session);
+    return reply(token, of_another_life(push.sequence), member.session);
   member.eligible = true;
   member.got_at = member.last_seen;
   const auto wrong = [&](const std::string& what) {
     refuse(member, token, {push.sequence, RefusalClass::kContent, what, "the payload is dropped"});
   };
+  if (member.leaps(push.sequence)) return reply(token, leaping(push.sequence), member.session);
   if (push.sequence <= member.last_settled ||
       (member.held && member.held->sequence == push.sequence))
     return reply(token, Got{push.sequence, push.chunk}, member.session);  // a late copy
@@ -59,12 +69,7 @@ void ServerCore::on_push(Member& member, RequestToken token, const Push& push) {
 
 void ServerCore::on_ready(Member& member, RequestToken token, const Ready& ready, TimeUs now) {
   if (ready.incarnation != member.incarnation)
-    return reply(token,
-                 Refused{0, RefusalClass::kStaleSession,
-                         "another life of this worker is known "
-                         "here",
-                         "say hello again"},
-                 member.session);
+    return reply(token, of_another_life(0), member.session);
   member.eligible = true;
   if (ready.round < round_ || !pace_->elastic() || finished_ ||
       (ready.round == round_ && cut_called_))
@@ -76,12 +81,9 @@ void ServerCore::on_ready(Member& member, RequestToken token, const Ready& ready
 void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange& exchange,
                              TimeUs now) {
   if (exchange.incarnation != member.incarnation)
-    return reply(token,
-                 Refused{exchange.sequence, RefusalClass::kStaleSession,
-                         "another life of this "
-                         "worker is known here",
-                         "say hello again"},
-                 member.session);
+    return reply(token, of_another_life(exchange.sequence), member.session);
+  if (member.leaps(exchange.sequence))
+    return reply(token, leaping(exchange.sequence), member.session);
   member.eligible = !exchange.leaving;
   if (const TimeUs got_at = std::exchange(member.got_at, 0); got_at != 0)
     member.link.observe_trip(static_cast<double>(now - got_at));
@@ -105,7 +107,7 @@ void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange&
   park(member.exchange, token, member.session, now);
 }
 
-std::optional<Refused> ServerCore::objection(const Exchange& exchange) const {
+std::optional<Refused> ServerCore::objection(const Member& member, const Exchange& exchange) const {
   const auto refused = [&](RefusalClass refusal, std::string reason, const char* fix) {
     return Refused{exchange.sequence, refusal, std::move(reason), fix};
   };
@@ -120,7 +122,9 @@ std::optional<Refused> ServerCore::objection(const Exchange& exchange) const {
     return refused(RefusalClass::kLate, "it stands on a publication that is not known here",
                    take_back);
   const uint64_t gap = publication_ - exchange.base_publication;
-  if (gap > kResetGapPublications)
+  const double gap_max =
+      std::max(static_cast<double>(kResetGapPublications), kResetGapFactor * member.usual_gap);
+  if (static_cast<double>(gap) > gap_max)
     return refused(
         RefusalClass::kReset,
         format_text("its model is %llu publications old", static_cast<unsigned long long>(gap)),
@@ -144,7 +148,7 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
             "take it back into the residual"});
     return false;
   }
-  if (std::optional<Refused> refused = objection(exchange)) {
+  if (std::optional<Refused> refused = objection(member, exchange)) {
     refuse(member, token, std::move(*refused));
     return false;
   }
@@ -188,6 +192,8 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
         exchange_interval_us_ == 0 ? interval : 0.9 * exchange_interval_us_ + 0.1 * interval;
   }
   member.last_exchange = now;
+  const auto gap = static_cast<double>(publication_ - exchange.base_publication);
+  member.usual_gap = 0.9 * member.usual_gap + 0.1 * gap;
   member.steps += exchange.steps;
   member.waited_us += exchange.waited_us;
   member.step_us = exchange.step_us;
@@ -202,8 +208,11 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
 
 void ServerCore::refuse(Member& member, RequestToken token, Refused refused) {
   ++member.refused;
-  log_info("worker %s: update %llu refused: %s", member.name.c_str(),
-           static_cast<unsigned long long>(refused.sequence), refused.reason.c_str());
+  if (refused.refusal == RefusalClass::kContent) ++member.strikes;
+  if (const std::optional<std::string> more = member.lines.pass(member.last_seen))
+    log_info("worker %s: update %llu refused: %s%s", member.name.c_str(),
+             static_cast<unsigned long long>(refused.sequence), refused.reason.c_str(),
+             more->c_str());
   if (refused.sequence > member.last_settled) {
     member.last_settled = refused.sequence;
     member.verdict = Verdict::kRefused;
@@ -212,6 +221,43 @@ void ServerCore::refuse(Member& member, RequestToken token, Refused refused) {
   }
   member.staging = {};
   reply(token, std::move(refused), member.session);
+}
+
+void ServerCore::judge_norms(std::span<Member* const> holders) {
+  std::vector<double> norms;
+  std::vector<Member*> judged;
+  for (Member* member : holders) {
+    double squares = 0;
+    for (const PayloadView& view : member->held->views)
+      squares += payload_norm_squared(layout(), view);
+    if (squares <= 0) continue;
+    judged.push_back(member);
+    norms.push_back(std::sqrt(squares) / std::max(member->held->steps, 1u));
+  }
+  const double usual = usual_of_round(norms);
+  const bool settling = norm_settling_.settling(generation_, directive_, rounds_done());
+  for (size_t i = 0; i < judged.size(); ++i) {
+    Member& member = *judged[i];
+    const NormVerdict verdict =
+        judge_norm(norms[i], usual, member.norms.usual(directive_.tau), settling);
+    if (verdict.refused) {
+      const uint64_t sequence = member.held->sequence;
+      member.held.reset();
+      refuse(member, std::exchange(member.exchange, {}).token,
+             {sequence, RefusalClass::kContent,
+              format_text("it is %.3g times as long as is usual", verdict.times_usual),
+              "the update is dropped; check the board's data and clock"});
+      continue;
+    }
+    member.norms.remember(norms[i] * static_cast<double>(verdict.clip), directive_.tau);
+    member.held->clip = verdict.clip;
+    if (verdict.clip >= 1) continue;
+    ++member.clipped;
+    if (const std::optional<std::string> more = member.lines.pass(member.last_seen))
+      log_info("worker %s: update %llu is %.3g times as long as is usual and is shortened%s",
+               member.name.c_str(), static_cast<unsigned long long>(member.held->sequence),
+               verdict.times_usual, more->c_str());
+  }
 }
 
 void ServerCore::take_evaluations(const Member& member, const Exchange& exchange) {

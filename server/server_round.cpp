@@ -92,16 +92,21 @@ void ServerCore::apply_held(TimeUs now) {
   if (held.empty()) return;
   const float divisor = divisor_of(counted_members());
   if (pace_->apply() == Apply::kNow) {
-    for (Member* member : held) apply_updates({&member, 1}, divisor, 1.0f);
+    for (Member* member : held) {
+      judge_norms({&member, 1});
+      if (member->held) apply_updates({&member, 1}, divisor, 1.0f);
+    }
     refresh_table(now);
   } else if (pace_->closes(table_)) {
+    judge_norms(held);
+    std::erase_if(held, [](const Member* member) { return !member->held; });
     apply_updates(held, divisor, 1.0f);
     refresh_table(now);
     pace_->closed(table_, now);
   }
 }
 
-// Its share, less what its staleness takes from it; rounded once.
+// Its share, less what its staleness and the norm rule take from it; rounded once.
 float ServerCore::weight_of(const Member& member) const {
   const uint64_t base = member.held->base_publication;
   uint64_t version = published_version_;
@@ -109,7 +114,8 @@ float ServerCore::weight_of(const Member& member) const {
     const uint64_t oldest = deltas_.front().from;
     version = deltas_[static_cast<size_t>(base > oldest ? base - oldest : 0)].from_version;
   }
-  const double factor = pace_->weight(version_ - std::min(version, version_));
+  const double factor = static_cast<double>(member.held->clip) *
+                        pace_->weight(version_ - std::min(version, version_));
   return factor < 1 ? round_weight(factor * static_cast<double>(member.weight)) : member.weight;
 }
 
@@ -175,6 +181,8 @@ void ServerCore::close_round(TimeUs now) {
   for (Member& member : members_)
     if (member.held) contributors.push_back(&member);
   measure_round(contributors, now);
+  judge_norms(contributors);
+  std::erase_if(contributors, [](const Member* member) { return !member->held; });
   // One that has nothing to add must not make the others' mean smaller.
   std::vector<Member*> weighed = contributors;
   std::erase_if(weighed, [](const Member* member) { return member->held->views.empty(); });
@@ -200,6 +208,8 @@ void ServerCore::close_last(TimeUs now) {
   for (Member& member : members_) {
     if (!member.held) continue;
     Member* one[] = {&member};
+    judge_norms(one);
+    if (!member.held) continue;
     const std::vector<Member*> counted = counted_members();
     apply_updates(one, counted.empty() ? divisor_of(one) : divisor_of(counted), 1.0f);
   }

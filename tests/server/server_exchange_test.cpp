@@ -109,6 +109,32 @@ TEST_SUITE("server/exchange") {
     CHECK(refusal_of(send_on_first()) == RefusalClass::kReset);
   }
 
+  TEST_CASE("who is always far behind is not reset for it: four times its usual gap are allowed") {
+    ServerDesk desk(desk_options("asp"));
+    HandWorker fast{&desk, "fast"}, slow{&desk, "slow"};
+    fast.say_hello();
+    slow.say_hello();
+    const auto send_behind = [&](uint64_t gap) {
+      const uint64_t base = desk.core().publication();
+      const uint32_t checksum = desk.core().checksum();
+      while (desk.core().publication() < base + gap) {
+        desk.now += 1'000'000;
+        REQUIRE(as<Granted>(fast.exchange(0.01f)) != nullptr);
+      }
+      const EncodedUpdate update = slow.update(0.01f);
+      ++slow.sequence;
+      slow.push(update);
+      Exchange exchange = slow.exchange_of(update);
+      exchange.base_publication = base;
+      exchange.base_checksum = checksum;
+      return desk.ask(slow.session, exchange);
+    };
+    CHECK(refusal_of(send_behind(90)) == RefusalClass::kReset);
+    for (int i = 0; i < 30; ++i) CHECK(as<Granted>(send_behind(40)) != nullptr);
+    CHECK(as<Granted>(send_behind(90)) != nullptr);
+    CHECK(refusal_of(send_behind(300)) == RefusalClass::kReset);
+  }
+
   TEST_CASE("a commit without its chunks names those that are missing, and nothing is lost") {
     ServerDesk desk(desk_options("bsp", 600, 300));
     REQUIRE(desk.layout().chunk_count() == 2);
