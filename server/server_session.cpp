@@ -52,7 +52,9 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   const std::string& name = peer_identity.empty() ? hello.name : peer_identity;
   const auto refused = [&](const Status& status) {
     const size_t split = status.message().find("; ");
-    log_warning("refused worker '%s': %s", name.c_str(), status.message().c_str());
+    if (const std::optional<std::string> more = hello_lines_.pass(now))
+      log_warning("refused worker '%s': %s%s", name.c_str(), status.message().c_str(),
+                  more->c_str());
     reply(token,
           Refused{0, RefusalClass::kNotAllowed, status.message().substr(0, split),
                   split == std::string::npos ? "" : status.message().substr(split + 2)},
@@ -60,17 +62,26 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   };
   if (name.empty())
     return refused(fail(Code::kRefused, "the worker has no name; start it with --name NAME"));
-  const bool is_new = std::ranges::find(members_, name, &Member::name) == members_.end();
+  const auto known = std::ranges::find(members_, name, &Member::name);
+  const bool is_new = known == members_.end();
   if (is_new && members_.size() >= kWorkersMax)
     return refused(
         fail(Code::kRefused, "the fleet is full (%u workers); remove some", kWorkersMax));
   if (Status status = admit(hello); !status.ok()) return refused(status);
+  const uint64_t newest = std::max(hello.last_settled, hello.pending_sequence);
+  if (is_new ? Member().leaps(newest) : known->leaps(newest))
+    return refused(
+        fail(Code::kRefused,
+             "it says that it is at update %llu, far ahead of what is known here; give it another "
+             "--state folder",
+             static_cast<unsigned long long>(newest)));
 
   Member& member = member_named(name);
   const bool new_life = member.incarnation != hello.incarnation;
   if (new_life && !member.left && alive(member, now)) {
     // Who is there stays: if newcomers took over, two boards of one name would fight for ever.
-    log_warning("another worker asks for the name '%s'", name.c_str());
+    if (const std::optional<std::string> more = hello_lines_.pass(now))
+      log_warning("another worker asks for the name '%s'%s", name.c_str(), more->c_str());
     return reply(token,
                  Refused{0, RefusalClass::kStaleSession,
                          format_text("another worker of the name '%s' is at work", name.c_str()),
@@ -95,20 +106,18 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   member.training_rows = hello.training_rows;
   member.held_out_rows = hello.held_out_rows;
   if (!member.counted) weigh(member);
-  member.next_sequence =
-      std::max({member.next_sequence, hello.last_settled + 1, hello.pending_sequence + 1});
+  member.next_sequence = std::max(member.next_sequence, newest + 1);
   if (new_life)
     log_info("worker %s joins with %llu rows (%s)", name.c_str(),
              static_cast<unsigned long long>(hello.training_rows), hello.build.c_str());
 
-  // A publication above ours: we are an older state than this worker has seen.
-  if (hello.generation == generation_ && hello.publication > publication_) {
-    ++generation_;
-    log_warning("worker %s holds publication %llu, newer than ours (%llu): generation %llu begins",
-                name.c_str(), static_cast<unsigned long long>(hello.publication),
-                static_cast<unsigned long long>(publication_),
-                static_cast<unsigned long long>(generation_));
-  }
+  // A publication that this server has not made: of a history that is gone, or a lie. One worker's
+  // word is no reason to take a whole fleet back; this one is given a key frame of ours.
+  if (hello.generation == generation_ && hello.publication > publication_)
+    if (const std::optional<std::string> more = member.lines.pass(now))
+      log_warning("worker %s holds publication %llu, ours is %llu: it takes ours%s", name.c_str(),
+                  static_cast<unsigned long long>(hello.publication),
+                  static_cast<unsigned long long>(publication_), more->c_str());
 
   Welcome welcome;
   welcome.session = member.session;

@@ -207,22 +207,56 @@ TEST_SUITE("server/session") {
     CHECK(test::moved(desk, before) == doctest::Approx(1.0 / 3 + 1.0 / 2));
   }
 
-  TEST_CASE("a publication above ours means that we went back: the generation rises") {
+  TEST_CASE("a worker that holds a publication which was never made here changes nothing") {
     ServerDesk desk(desk_options("bsp"));
+    HandWorker honest{&desk, "a"};
+    honest.say_hello();
+    for (int i = 0; i < 3; ++i) honest.exchange(0.01f);
+    const uint64_t publication = desk.core().publication();
     Hello hello;
-    hello.name = "a";
+    hello.name = "b";
     hello.incarnation = 1;
     hello.training_rows = 100;
     hello.feature_count = 4;
     hello.class_count = 3;
     hello.generation = 1;
-    hello.publication = 2;
+    hello.publication = publication + 1;
     const std::optional<Message> answer = desk.ask(0, hello);
     REQUIRE(as<Welcome>(answer) != nullptr);
-    CHECK(as<Welcome>(answer)->generation == 2);
-    // Said of another generation it means nothing.
-    hello.publication = 9;
-    desk.ask(0, hello);
-    CHECK(desk.core().generation() == 2);
+    CHECK(as<Welcome>(answer)->generation == 1);
+    CHECK(as<Welcome>(answer)->publication == publication);
+    CHECK(desk.core().generation() == 1);
+    // What it asks for from there is a key frame, and what it bases on it is late.
+    const uint64_t session = as<Welcome>(answer)->session;
+    const std::optional<Message> fetched =
+        desk.ask(session, Fetch{1, publication + 1, publication, 0, false});
+    REQUIRE(as<Fetched>(fetched) != nullptr);
+    CHECK(as<Fetched>(fetched)->key_frame);
+    CHECK(as<Granted>(honest.exchange(0.01f)) != nullptr);
+  }
+
+  TEST_CASE("one false sequence number does not use up a name") {
+    ServerDesk desk(desk_options("bsp"));
+    HandWorker worker{&desk, "a"};
+    for (const uint64_t number : {UINT64_MAX, uint64_t{1} << 40}) {
+      worker.sequence = number;
+      CHECK(refusal_of(worker.say_hello()) == RefusalClass::kNotAllowed);
+    }
+    worker.sequence = 7;
+    worker.say_hello();
+    CHECK(worker.welcome.next_sequence == 8);
+    const EncodedUpdate update = worker.update(1.0f);
+    for (const uint64_t number : {UINT64_MAX, uint64_t{1} << 40}) {
+      worker.sequence = number;
+      CHECK(refusal_of(desk.ask(worker.session, worker.push_of(update, 0))) ==
+            RefusalClass::kStaleSession);
+      CHECK(refusal_of(desk.ask(worker.session, worker.exchange_of(update))) ==
+            RefusalClass::kStaleSession);
+    }
+    worker.sequence = 7;
+    worker.say_hello();
+    CHECK(worker.welcome.next_sequence == 8);
+    CHECK(as<Granted>(worker.exchange(1.0f)) != nullptr);
+    CHECK(desk.core().version() == 1);
   }
 }
