@@ -103,9 +103,13 @@ Granted WorkerDesk::granted(Directive directive) const {
   return granted;
 }
 
-void WorkerDesk::connect(Directive directive) {
+void WorkerDesk::start() {
   core_->start(now);
   collect();
+}
+
+void WorkerDesk::connect(Directive directive) {
+  start();
   PACELINE_CHECK(asked<Hello>() != nullptr);
   reply(Lane::kExchange, welcome(std::move(directive)));
   serve_model();

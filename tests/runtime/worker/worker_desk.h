@@ -81,6 +81,8 @@ class WorkerDesk {
  public:
   explicit WorkerDesk(DeskSettings settings);
 
+  // Up to the first Hello.
+  void start();
   // Up to the first step on publication 1.
   void connect(Directive directive);
   // Says `message` on the lane of the newest request there.
