@@ -154,8 +154,9 @@ size_t encode_group(uint32_t blocks, uint32_t entries_max, const float* update, 
   }
   const uint32_t scale_bits = q8_scale(largest);
   store_bf16(scale, 0, scale_bits);
+  const std::span strips(maxima, blocks * kBlockElements / strip);
   const uint32_t least =
-      std::max<uint32_t>(lower_bound_of_rank(maxima, strips, entries_max, largest), kFlushBits);
+      std::max<uint32_t>(lower_bound_of_rank(strips, entries_max, largest), kFlushBits);
   uint16_t positions[kGroupElementsMax + 16];
   size_t found = kernels().find_large(residual, blocks, least, positions);
   if (found > entries_max) {
