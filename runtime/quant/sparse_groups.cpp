@@ -56,15 +56,15 @@ class Buckets {
   }
 
  private:
-  static constexpr uint32_t kCount = 128;
+  static constexpr uint32_t kCount = 256;
   uint32_t top_;
   uint32_t shift_;
   uint16_t counts_[kCount] = {};
 };
 
-// A sixteenth of an octave, and a hundred and twenty-eighth of that.
-constexpr uint32_t kCoarseShift = 19;
-constexpr uint32_t kFineShift = 12;
+// 2^-6 of an octave, and 2^-8 of that.
+constexpr uint32_t kCoarseShift = 17;
+constexpr uint32_t kFineShift = 9;
 
 // A magnitude that at least `rank` elements reach, near that of the rank-th largest: each strip's
 // largest is one element.

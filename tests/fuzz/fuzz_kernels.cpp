@@ -128,13 +128,18 @@ class Output {
         set_.sums_in_range(input_.update.data(), input_.residual.data(), input_.blocks);
     put(&in_range, 1);
     if (!in_range) return;
-    std::vector<float> c = input_.residual;
     std::vector<uint32_t> maxima(32 * input_.blocks);
-    set_.gather_maxima(input_.update.data(), c.data(), input_.blocks, maxima.data());
-    put(c);
-    put(maxima);
+    std::vector<float> c;
+    for (const size_t strip : {32u, 8u}) {
+      c = input_.residual;
+      const uint32_t largest = set_.gather_maxima(input_.update.data(), c.data(), input_.blocks,
+                                                  strip, maxima.data());
+      put(&largest, sizeof largest);
+      put(c);
+      put(maxima);
+    }
     for (const uint32_t least : {maxima[0], maxima[maxima.size() / 2], 1u}) {
-      std::vector<uint16_t> positions(c.size());
+      std::vector<uint16_t> positions(c.size() + 16);
       positions.resize(
           set_.find_large(c.data(), input_.blocks, std::max(least, 1u), positions.data()));
       put(positions);
