@@ -37,8 +37,8 @@ offset = 0.0
 [communication]
 pace = "compat"           # bsp, asp, ssp:3, compat
 freq = "trend"            # trend, fixed:16
-codec_up = "s1r"          # raw32, bf16, q8, s1, s1r; auto: chosen by the measured link
-codec_down = "s1r"        # the same, without s1
+codec_up = "s1r"          # edge_server codecs lists them; auto: chosen by the measured link
+codec_down = "s1r"        # the same; some only go up
 rate_end = 0.1            # the rate falls to this share over the second half of a planned run
 
 [server]

@@ -36,9 +36,7 @@ Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options,
   if (!freq) {
     PACELINE_ASSIGN(freq, make_freq(options.freq));
   }
-  if (options.codec_down == CodecId::kS1)
-    return fail(Code::kInvalidArgument,
-                "codec s1 can't go down: its error stays in the model; use s1r or q8");
+  PACELINE_TRY(check_codec_down(options.codec_down));
   if (options.min_workers < 1 || options.min_workers > kWorkersMax)
     return fail(Code::kInvalidArgument, "min_workers has to be 1 to %u", kWorkersMax);
   return std::unique_ptr<ServerCore>(
