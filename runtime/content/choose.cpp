@@ -12,10 +12,17 @@ namespace {
 // Time of computing for each time of exchanging on a thin link, and how far tau goes for it.
 constexpr double kComputingPerExchange = 1;
 constexpr uint32_t kLinkTauMax = 64;
-// What a codec keeps back is sent later. Price of one exchange of delay.
-constexpr double kDelayPrice = 0.1;
+// What a codec keeps back is sent later. Price of one exchange of delay (docs/content.md).
+constexpr double kDelayPrice = 0.025;
 // Pairs whose prices differ by less are equally good: the one of the fewest bytes is taken.
-constexpr double kEqualPrices = 1.05;
+constexpr double kEqualPrices = 1.08;
+
+// What a round of tau steps brings, in steps: local steps drift apart. tau^(5/8), by square roots,
+// which are the same everywhere.
+double progress_of(uint32_t tau) {
+  const double half = std::sqrt(static_cast<double>(tau));
+  return half * std::sqrt(std::sqrt(half));
+}
 
 // Mean delay, in exchanges, of what is kept back and sent with the next ones.
 double delay(const LossEstimate& losses, CodecId codec) {
@@ -84,7 +91,7 @@ Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
   }
   const double delayed =
       (1 + kDelayPrice * delay(up, codecs.up)) * (1 + kDelayPrice * delay(down, codecs.down));
-  price.us_for_progress = round_us * delayed / std::sqrt(static_cast<double>(price.tau));
+  price.us_for_progress = round_us * delayed / progress_of(price.tau);
   return price;
 }
 

@@ -65,6 +65,10 @@ struct CodingNorms {
   double residual = 0;
 };
 
+// A codec that keeps back a larger share does not keep up: 33 exchanges pass until what it is given
+// is sent.
+inline constexpr double kLosingShare = 0.97;
+
 // What the codecs of one direction keep back, and whether the present one falls behind.
 class LossEstimate {
  public:
@@ -97,11 +101,13 @@ struct Gap {
 Gap measure_gap(const ParameterLayout& layout, std::span<const float> master,
                 std::span<const float> published);
 
-// Whether the model has to go down in more bits until it has caught up.
+// Whether the model has to go down in more bits until it has caught up: the gap is wide, and the
+// codec does not close it. A wide gap alone only says that the model moves fast.
 class GapWatch {
  public:
-  // A gap at `publication`; publications rise.
-  void observe(const Gap& gap, uint64_t publication);
+  // A gap at `publication`, and the share of |master - published|^2 that the publication kept back.
+  // Publications rise.
+  void observe(const Gap& gap, double lost_share, uint64_t publication);
   bool closing() const { return closing_; }
   void set_closing(bool closing) { closing_ = closing; }
 

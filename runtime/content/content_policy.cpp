@@ -59,7 +59,8 @@ ContentPolicy::ContentPolicy(const ContentOptions& options)
 void ContentPolicy::observe_publication(CodecId codec, const CodingNorms& norms, const Gap& gap,
                                         uint64_t publication) {
   model_.down.observe(codec, norms);
-  watch_.observe(gap, publication);
+  const double kept_back = norms.coded > 0 ? norms.residual / norms.coded : 0;
+  watch_.observe(gap, kept_back * kept_back, publication);
 }
 
 void ContentPolicy::observe_trial(CodecId codec, const CodingNorms& norms) {

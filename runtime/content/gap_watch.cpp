@@ -57,8 +57,8 @@ Gap measure_gap(const ParameterLayout& layout, std::span<const float> master,
   return gap;
 }
 
-void GapWatch::observe(const Gap& gap, uint64_t publication) {
-  if (gap.worst_share > kGapWide) {
+void GapWatch::observe(const Gap& gap, double lost_share, uint64_t publication) {
+  if (gap.worst_share > kGapWide && lost_share > kLosingShare) {
     if (above_since_ == 0) above_since_ = publication;
     if (publication - above_since_ >= kGapWidePublications) closing_ = true;
   } else {

@@ -8,8 +8,6 @@ namespace paceline {
 namespace {
 
 constexpr double kLostShareMax = 0.99;
-// A codec that keeps back more than this, by the median of the last encodings, does not keep up.
-constexpr double kLosingShare = 0.94;
 // Updates' worth that wait to be sent. Below the first nothing is wrong; above it, a growth by the
 // second factor within the trend's rounds is a residual that runs away.
 constexpr double kBacklogHarmless = 2;

@@ -141,7 +141,8 @@ TEST_SUITE("server/director") {
       Director director = make_director(
           {.content = {.codecs = {}, .up_auto = true, .down_auto = true, .sizes = sizes}}, freq);
       for (const CodecInfo& codec : codecs())
-        director.content().observe_trial(codec.id, {0, 1, codec.bits_per_element < 8 ? 0.6 : 0.01});
+        director.content().observe_trial(codec.id,
+                                         {0, 1, codec.bits_per_element < 8 ? 0.97 : 0.01});
       WorkerCost worker{1000, {100, 1, 1}};
       FleetFacts facts;
       facts.workers = {&worker, 1};

@@ -23,7 +23,7 @@ inline double lost_norm(CodecId codec) {
     case CodecId::kTk5:
       return 0.75;
     case CodecId::kTk1:
-      return 0.9;
+      return 0.95;
     case CodecId::kRaw32:
       return 0;
     case CodecId::kBf16:
