@@ -206,9 +206,10 @@ void encode_sparse(const CodedBlocks& blocks, uint32_t percent, const float* upd
     const size_t element = size_t{first} * kBlockElements;
     uint16_t bound = 0;
     std::memcpy(&bound, out.ranges + group * sizeof bound, sizeof bound);
-    bound = static_cast<uint16_t>(bound + encode_group(count, sparse_entries_max(count, percent),
-                                                       update + element, residual + element,
-                                                       out.scales + group * 2, out.codes + bound));
+    bound = static_cast<uint16_t>(
+        bound + encode_group(count, sparse_entries_max(count, percent), update + element,
+                             residual == nullptr ? nullptr : residual + element,
+                             out.scales + group * 2, out.codes + bound));
     std::memcpy(out.ranges + (group + 1) * sizeof bound, &bound, sizeof bound);
   });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "runtime/quant/block_coder.h"
 #include "runtime/quant/codec.h"
 #include "tests/runtime/quant/reference.h"
 #include "tests/runtime/quant/samples.h"
@@ -139,6 +140,34 @@ TEST_CASE("codec: with a residual the sum of what was sent follows the sum of th
       worst = std::max(worst, std::fabs(produced[i] - sent[i] - residual[i]));
     CHECK(worst < 1e-3);
   }
+}
+
+TEST_CASE("codec: without a residual a coder writes what it does with a residual of zero") {
+  constexpr uint32_t kBlocks = 40;  // more than two groups of a sparse codec
+  const ParameterLayout layout =
+      ParameterLayout::make({{.name = "w", .shape = {kBlocks * kBlockElements}}}).value();
+  const std::vector<float> update = sample_update(layout, seed(), 90);
+  on_every_kernel_set([&](const KernelSet& set) {
+    for (const CodecInfo& info : codecs()) {
+      CAPTURE(std::string(set.name));
+      CAPTURE(std::string(info.name));
+      const BlockCoder& coder = block_coder(info.id);
+      const CodedBlocks blocks{0, kBlocks, kBlocks * kBlockElements, kRotation};
+      std::vector<unsigned char> written[2];
+      for (const bool kept : {false, true}) {
+        std::vector<float> residual(update.size());
+        const size_t scale_bytes = coder.scale_bytes_of(kBlocks);
+        const size_t range_bytes = (BlockCoder::sparse_groups(kBlocks) + 1) * sizeof(uint16_t);
+        std::vector<unsigned char>& out = written[kept ? 1 : 0];
+        out.resize(scale_bytes + range_bytes + size_t{kBlocks} * coder.code_bytes +
+                   BlockCoder::sparse_groups(kBlocks) * coder.entry_bytes_max);
+        unsigned char* at = out.data();
+        coder.encode(blocks, update.data(), kept ? residual.data() : nullptr,
+                     {at, at + scale_bytes + range_bytes, at + scale_bytes});
+      }
+      CHECK(written[0] == written[1]);
+    }
+  });
 }
 
 TEST_CASE("codec: the same input gives the same payload, whatever the output held before") {
