@@ -9,6 +9,7 @@
 #include "runtime/pace/pace.h"
 #include "runtime/quant/codec.h"
 #include "runtime/quant/dispatch.h"
+#include "server/codec_bench.h"
 #include "server/command_simulate.h"
 #include "server/demo.h"
 #include "server/run_config.h"
@@ -31,12 +32,48 @@ Examples:
 
 Exit codes: 0 the run ended or was stopped in order, 1 it failed, 2 bad options or files.)";
 
+struct BenchCommand {
+  CodecBenchOptions options;
+  bool json = false;
+  bool gate = false;
+};
+
+CLI::App* add_bench_codecs(CLI::App& app, BenchCommand* bench) {
+  CLI::App* group = app.add_subcommand("bench", "measure this machine");
+  group->require_subcommand(1);
+  CLI::App* command = group->add_subcommand("codecs", "speed of the codecs on one thread");
+  command->add_option("--elements", bench->options.elements, "one or more sizes of an update")
+      ->check(CLI::Range(1024, 64 * 1024 * 1024))
+      ->capture_default_str();
+  command->add_option("--codec", bench->options.codecs, "one or more (all)");
+  command->add_option("--kernels", bench->options.kernel_sets, "one or more kernel sets (all)");
+  command->add_option("--repeats", bench->options.repeats, "the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--repeat-ms", bench->options.repeat_ms, "how long one takes at least")
+      ->check(CLI::Range(0.0, 60'000.0))
+      ->capture_default_str();
+  command->add_flag("--json", bench->json, "print JSON instead of a table");
+  command->add_flag("--gate", bench->gate, "exit with 1 if a codec is slower than it has to be");
+  return command;
+}
+
 int report(const Status& status) {
   if (status.ok()) return 0;
   std::fprintf(stderr, "edge_server: %s\n", status.message().c_str());
   const bool usage = status.code() == Code::kInvalidArgument || status.code() == Code::kNotFound ||
                      status.code() == Code::kCorrupt;
   return usage ? kExitUsage : kExitFailure;
+}
+
+int run_bench_codecs(const BenchCommand& bench) {
+  const Result<CodecBench> done = run_codec_bench(bench.options);
+  if (!done) return report(done.error());
+  std::fputs((bench.json ? codec_bench_json(*done) : codec_bench_text(*done)).c_str(), stdout);
+  if (!bench.gate) return 0;
+  const std::vector<std::string> faults = codec_bench_faults(*done);
+  for (const std::string& fault : faults) std::fprintf(stderr, "slow: %s\n", fault.c_str());
+  return faults.empty() ? 0 : kExitFailure;
 }
 
 CLI::App* add_simulate(CLI::App& app, SimulateOptions* options) {
@@ -125,6 +162,8 @@ int main(int argc, char** argv) {
 
   SimulateOptions simulate;
   CLI::App* simulate_command = add_simulate(app, &simulate);
+  BenchCommand bench;
+  CLI::App* bench_command = add_bench_codecs(app, &bench);
 
   CLI::App* example_command = app.add_subcommand("example", "print a commented run to start from");
   CLI::App* paces_command = app.add_subcommand("paces", "list who can wait for whom");
@@ -149,6 +188,7 @@ int main(int argc, char** argv) {
     if (!text) return report(text.error());
     std::fputs(text->c_str(), stdout);
   }
+  if (*bench_command) return run_bench_codecs(bench);
   if (*example_command) std::fputs(kExampleRun, stdout);
   if (*paces_command)
     for (const PaceInfo& info : paces()) std::printf("%-12s %s\n", info.name, info.description);
