@@ -90,6 +90,7 @@ class LossEstimate {
   uint32_t backlog_count_ = 0;
   std::array<double, kTrendRounds> backlogs_ = {};  // of the last rounds, oldest first
   size_t backlog_rounds_ = 0;
+  uint32_t trend_rounds_ = 0;  // since the trend began
 };
 
 // How far the published model lags behind the master after a publication.

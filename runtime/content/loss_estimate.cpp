@@ -12,6 +12,7 @@ constexpr double kLostShareMax = 0.99;
 // second factor within the trend's rounds is a residual that runs away.
 constexpr double kBacklogHarmless = 2;
 constexpr double kBacklogGrowth = 1.5;
+constexpr double kSettlingDelays = 3;
 
 double median(std::span<const double> values) {
   RecentMedian result;
@@ -42,17 +43,20 @@ double LossEstimate::lost_share(const CodecInfo& codec) const {
 }
 
 std::string LossEstimate::losing(CodecId codec) {
-  if (backlog_count_ > 0) {
+  const CodecInfo& info = codec_info(codec);
+  const double lost = lost_share(info);
+  ++trend_rounds_;
+  // A residual first builds up to what the codec's delay makes of it: no growth is seen in that.
+  if (backlog_count_ > 0 && trend_rounds_ > kSettlingDelays * lost / (1 - lost)) {
     if (backlog_rounds_ == kTrendRounds) {
       std::shift_left(backlogs_.begin(), backlogs_.end(), 1);
       --backlog_rounds_;
     }
     backlogs_[backlog_rounds_++] = backlog_sum_ / backlog_count_;
-    backlog_sum_ = 0;
-    backlog_count_ = 0;
   }
-  const CodecInfo& info = codec_info(codec);
-  if (const double lost = lost_share(info); lost_.contains(codec) && lost > kLosingShare)
+  backlog_sum_ = 0;
+  backlog_count_ = 0;
+  if (lost_.contains(codec) && lost > kLosingShare)
     return format_text("%s keeps back %.0f %% of what it is given", info.name, 100 * lost);
   if (backlog_rounds_ < kTrendRounds) return {};
   const std::span<const double> all = backlogs_;
@@ -67,6 +71,7 @@ void LossEstimate::begin_trend() {
   backlog_sum_ = 0;
   backlog_count_ = 0;
   backlog_rounds_ = 0;
+  trend_rounds_ = 0;
 }
 
 }  // namespace paceline

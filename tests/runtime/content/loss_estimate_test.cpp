@@ -68,6 +68,16 @@ TEST_SUITE("content/loss_estimate") {
     CHECK(rounds < 40);
     CHECK(reason.find("s1r leaves ") == 0);
 
+    // A sparse codec's residual builds up to three updates, and stays there.
+    LossEstimate settling;
+    double residual = 0;
+    for (int i = 0; i < 200; ++i) {
+      const double coded = std::sqrt(residual * residual + 1);
+      residual = 0.95 * coded;
+      settling.observe(CodecId::kTk1, {1, coded, residual});
+      CHECK(settling.losing(CodecId::kTk1).empty());
+    }
+
     // A part of an update that waits is no backlog, however it grows.
     LossEstimate small;
     for (double update = 100; update > 0.5; update *= 0.95)
