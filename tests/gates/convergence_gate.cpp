@@ -3,7 +3,10 @@
 // the same start, shards and batches.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
+#include <string>
 
 #include "tests/gates/fashion_fleet.h"
 
@@ -101,5 +104,53 @@ TEST_SUITE("gates/convergence") {
     for (const uint64_t seed : kSeeds) exact.push_back(run(options, seed, "raw32"));
     CHECK(mean_loss_points(CodecId::kQ8, "q8", exact) <= 0.5);
     CHECK(mean_loss_points(CodecId::kS1r, "s1r", exact) <= 1.0);
+  }
+
+  TEST_CASE("at 1 Mbit/s one bit both ways beats eight bits down, and both beat raw32") {
+    if (skipped()) return;
+    struct Row {
+      const char* name;
+      CodecId up, down;
+      const char* freq;
+      double seconds;
+    };
+    const Row rows[] = {{"raw32 / raw32", CodecId::kRaw32, CodecId::kRaw32, "fixed:64", 300},
+                        {"s1r / q8", CodecId::kS1r, CodecId::kQ8, "fixed:16", 60},
+                        {"s1r / q8", CodecId::kS1r, CodecId::kQ8, "fixed:64", 60},
+                        {"s1r / q4", CodecId::kS1r, CodecId::kQ4, "fixed:16", 60},
+                        {"s1r / s1r", CodecId::kS1r, CodecId::kS1r, "fixed:16", 60},
+                        {"tk5 / tk5", CodecId::kTk5, CodecId::kTk5, "fixed:16", 60},
+                        {"tk1 / tk1", CodecId::kTk1, CodecId::kTk1, "fixed:16", 60}};
+    for (const double alpha : {0.5, 0.1}) {
+      std::map<std::string, double> sooner;
+      for (const Row& row : rows) {
+        FashionOptions options;
+        options.codec_up = row.up;
+        options.codec_down = row.down;
+        options.freq = row.freq;
+        options.alpha = alpha;
+        options.rate = 0.02;
+        options.link_bits_per_s = 1e6;
+        options.seconds = row.seconds;
+        const FashionRun result = test::run_fashion(options);
+        std::printf("alpha %.1f  %-14s %-8s", alpha, row.name, row.freq);
+        for (const double accuracy : {0.80, 0.84, 0.85}) {
+          const FashionPoint at = result.reached(accuracy);
+          if (at.seconds < 0)
+            std::printf("  %.2f: never            ", accuracy);
+          else
+            std::printf("  %.2f: %6.1f s %6.2f MB", accuracy, at.seconds,
+                        static_cast<double>(at.bytes) / 1e6);
+        }
+        double best = 0;
+        for (const FashionPoint& point : result.curve) best = std::max(best, point.accuracy);
+        std::printf("  best %.3f in %.0f s\n", best, row.seconds);
+        std::fflush(stdout);
+        const FashionPoint at = result.reached(0.80);
+        sooner[format_text("%s %s", row.name, row.freq)] = at.seconds < 0 ? 1e9 : at.seconds;
+      }
+      CHECK(sooner["s1r / s1r fixed:16"] < sooner["s1r / q8 fixed:16"]);
+      CHECK(sooner["s1r / q8 fixed:16"] < sooner["raw32 / raw32 fixed:64"]);
+    }
   }
 }

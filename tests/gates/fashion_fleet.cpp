@@ -8,42 +8,14 @@
 #include "runtime/base/check.h"
 #include "runtime/data/reader.h"
 #include "runtime/worker/local_trainer.h"
+#include "tests/gates/rounds.h"
 
 namespace paceline::test {
 
 namespace {
 
 constexpr const char* kFolder = "/usr/share/datasets/fashion-mnist/";
-constexpr size_t kControlRows = 5000;
-constexpr size_t kTrainingRows = 55'000;
 constexpr TimeUs kSteps[] = {5000, 5000, 10'000, 20'000};
-
-const Dataset& training_set() {
-  static const Dataset dataset = [] {
-    ReadOptions options;
-    options.label_file = std::string(kFolder) + "train-labels-idx1-ubyte.gz";
-    Result<Dataset> read =
-        read_dataset(std::string(kFolder) + "train-images-idx3-ubyte.gz", options);
-    PACELINE_CHECK(read.has_value());
-    read->set_scaling(1.0f / 255, 0);
-    return std::move(*read);
-  }();
-  return dataset;
-}
-
-double control_accuracy(Trainer& trainer, std::span<const float> parameters) {
-  const Dataset& data = training_set();
-  std::vector<float> features(250 * data.feature_count());
-  std::vector<int32_t> labels(250);
-  std::vector<uint32_t> rows(250);
-  EvaluationCounts counts;
-  for (size_t begin = 0; begin < kControlRows; begin += 250) {
-    std::iota(rows.begin(), rows.end(), static_cast<uint32_t>(kTrainingRows + begin));
-    data.gather(rows, features, labels);
-    PACELINE_CHECK(trainer.evaluate(parameters, features, labels, &counts).ok());
-  }
-  return static_cast<double>(counts.correct) / static_cast<double>(counts.rows);
-}
 
 FleetOptions fleet_options(const FashionOptions& options) {
   FleetOptions fleet;
@@ -59,18 +31,23 @@ FleetOptions fleet_options(const FashionOptions& options) {
   server.freq = options.freq;
   server.codec_up = options.codec_up;
   server.codec_down = options.codec_down;
+  // The exact model has to come through within the deadline.
+  if (options.link_bits_per_s > 0)
+    server.exchange_deadline_ms = std::max(server.exchange_deadline_ms,
+                                           static_cast<uint32_t>(10e9 / options.link_bits_per_s));
+  server.codec_up_auto = server.codec_down_auto = options.codec_auto;
   for (uint32_t i = 0; i < 4; ++i) {
     FleetWorker worker;
     worker.name = format_text("board%u", i + 1);
     worker.step_us = kSteps[i];
     auto data = std::make_shared<LocalData>();
-    data->dataset = training_set();
+    data->dataset = fashion_training_set();
     ShardOptions shard;
     shard.index = i;
     shard.count = 4;
     shard.dirichlet_alpha = options.alpha;
     shard.seed = options.seed;
-    shard.row_count_max = kTrainingRows;
+    shard.row_count_max = kFashionTrainingRows;
     data->dataset.keep(shard_rows(data->dataset.labels(), 10, shard).value());
     data->split = split_hold_out(data->dataset.row_count());
     worker.training_rows = data->split.training.size();
@@ -87,6 +64,28 @@ FleetOptions fleet_options(const FashionOptions& options) {
 
 }  // namespace
 
+const Dataset& fashion_training_set() {
+  static const Dataset dataset = [] {
+    ReadOptions options;
+    options.label_file = std::string(kFolder) + "train-labels-idx1-ubyte.gz";
+    Result<Dataset> read =
+        read_dataset(std::string(kFolder) + "train-images-idx3-ubyte.gz", options);
+    PACELINE_CHECK(read.has_value());
+    read->set_scaling(1.0f / 255, 0);
+    return std::move(*read);
+  }();
+  return dataset;
+}
+
+Dataset fashion_control_set() {
+  const Dataset& all = fashion_training_set();
+  std::vector<uint32_t> rows(all.row_count() - kFashionTrainingRows);
+  std::iota(rows.begin(), rows.end(), static_cast<uint32_t>(kFashionTrainingRows));
+  Dataset control = all;
+  control.keep(rows);
+  return control;
+}
+
 bool fashion_data_is_there() {
   return access((std::string(kFolder) + "train-images-idx3-ubyte.gz").c_str(), R_OK) == 0;
 }
@@ -102,6 +101,7 @@ FashionRun run_fashion(const FashionOptions& options) {
   std::unique_ptr<Fleet> fleet = Fleet::make(fleet_options(options)).value();
   std::unique_ptr<Trainer> trainer =
       make_trainer(fleet->server().options().run.model, 250, "auto").value();
+  const Dataset control = fashion_control_set();
   FashionRun result;
   TimeUs next = 0;
   const auto planned = static_cast<TimeUs>(options.seconds * 1e6);
@@ -111,7 +111,7 @@ FashionRun run_fashion(const FashionOptions& options) {
     if (fleet->now() >= next) {
       next += 250'000;
       result.curve.push_back({to_seconds(fleet->now()), fleet->bytes(),
-                              control_accuracy(*trainer, fleet->server().published())});
+                              accuracy_of(*trainer, control, fleet->server().published())});
     }
     return fleet->server().finished();
   });

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/data/dataset.h"
 #include "simulate/fleet.h"
 
 namespace paceline::test {
@@ -16,6 +17,7 @@ struct FashionOptions {
   std::string freq = "trend";
   CodecId codec_up = CodecId::kS1r;
   CodecId codec_down = CodecId::kS1r;
+  bool codec_auto = false;  // both ways
   double rate = 0.05;
   double alpha = 0.5;
   double link_bits_per_s = 100e6;
@@ -38,6 +40,11 @@ struct FashionRun {
 };
 
 bool fashion_data_is_there();
+// The 60,000 training images, bytes read as 0 to 1; the rows from the 55,000th on are the control
+// set.
+const Dataset& fashion_training_set();
+Dataset fashion_control_set();
+inline constexpr size_t kFashionTrainingRows = 55'000;
 FashionRun run_fashion(const FashionOptions& options);
 
 }  // namespace paceline::test
