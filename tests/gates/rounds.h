@@ -34,7 +34,7 @@ struct RoundsOptions {
   double rate_end = 0.1;  // share of the rate at the end; it falls linearly in the second half
   double momentum = 0.9;
   uint64_t seed = 1;
-  uint64_t warmup_rounds = 0;  // that go up in Q8
+  uint64_t warmup_rounds = 0;       // that go up in Q8
   bool feedback = true;             // false: what a codec loses upwards is lost
   bool rotation_per_board = false;  // false: one rotation a round for all boards, as in the product
 };
