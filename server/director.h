@@ -42,6 +42,9 @@ class Director {
   Director(DirectorOptions options, std::unique_ptr<Freq> freq);
 
   void observe(const FleetEvaluation& evaluation);
+  void observe_round(const RoundFacts& round) { freq_->observe_round(round); }
+  // Whether rounds have to be compared for the frequency policy.
+  bool wants_rounds() const { return freq_->wants_rounds(); }
   Directive compose(const FleetFacts& facts);
 
   // What goes with the directive's codecs; it is told what codecs keep back.

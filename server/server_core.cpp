@@ -49,7 +49,8 @@ ServerCore::ServerCore(ServerOptions options, std::unique_ptr<Pace> pace,
       pace_(std::move(pace)),
       director_(director_options(options_, pace_->elastic()), std::move(freq)),
       session_numbers_(options_.session_seed, 1),
-      run_checksum_(crc32c(std::as_bytes(std::span(options_.run_text)))) {
+      run_checksum_(crc32c(std::as_bytes(std::span(options_.run_text)))),
+      comparison_(layout(), options_.run.training.seed) {
   const size_t elements = static_cast<size_t>(layout().element_count());
   master_.assign(elements, 0.0f);
   init_parameters(options_.run.model, options_.run.training.seed, master_);

@@ -22,6 +22,7 @@
 #include "runtime/train/training.h"
 #include "server/director.h"
 #include "server/member.h"
+#include "server/round_comparison.h"
 
 namespace paceline {
 
@@ -160,6 +161,7 @@ class ServerCore {
   void advance(TimeUs now);
   void close_round(TimeUs now);
   void close_last(TimeUs now);
+  void observe_round(float divisor, TimeUs now);
   void apply_updates(std::span<Member* const> contributors, float divisor, float keep);
   void measure_round(std::span<Member* const> contributors, TimeUs now);
   double typical(double RoundTimes::*part) const;
@@ -219,6 +221,13 @@ class ServerCore {
   uint64_t published_version_ = 0;
   Directive directive_;
   double progress_ = -1;
+  // Of this life's first compared round, where the run has a plan: what time is left is seen from
+  // it.
+  struct {
+    TimeUs at = kNever;
+    double progress = 0;
+  } planned_from_;
+  RoundComparison comparison_;
   bool finishing_ = false;
   bool finished_ = false;
   bool cut_called_ = false;  // of the open round

@@ -292,6 +292,8 @@ void ServerCore::finish_evaluations(bool closing) {
     if (enough) {
       partial.sum.loss = static_cast<double>(partial.loss_fixed16) * 0x1p-16 /
                          static_cast<double>(partial.sum.rows);
+      partial.sum.rate_share =
+          static_cast<double>(directive_.rate / static_cast<float>(options_.run.training.rate));
       ++evaluation_count_;
       last_evaluation_ = partial.sum;
       director_.observe(partial.sum);

@@ -188,7 +188,12 @@ void ServerCore::close_round(TimeUs now) {
   std::erase_if(weighed, [](const Member* member) { return member->held->views.empty(); });
   const float divisor =
       divisor_of(pace_->divisor() == Divisor::kContributors ? weighed : counted_members());
+  const bool compares = director_.wants_rounds();
+  if (compares)
+    for (const Member* member : weighed)
+      comparison_.add(member->id, static_cast<double>(weight_of(*member)), member->held->chunks);
   apply_updates(contributors, divisor, directive_.keep);
+  if (compares) observe_round(divisor, now);
   finish_evaluations(true);
   publish(finishing_ ? CodecId::kRaw32 : static_cast<CodecId>(directive_.codec_down));
   last_publication_at_ = now;
@@ -199,6 +204,19 @@ void ServerCore::close_round(TimeUs now) {
   for (Member& member : members_) member.ready = false;
   open_membership(now);
   compose_directive();
+}
+
+void ServerCore::observe_round(float divisor, TimeUs now) {
+  RoundFacts round = comparison_.finish(sum_, divisor);
+  round.tau = directive_.tau;
+  round.rate = static_cast<double>(directive_.rate);
+  round.step_us = typical(&RoundTimes::step_us);
+  round.exchange_us = typical(&RoundTimes::exchange_us);
+  if (progress_ > planned_from_.progress && planned_from_.at != kNever)
+    round.left_us = (1 - progress_) / (progress_ - planned_from_.progress) *
+                    static_cast<double>(now - planned_from_.at);
+  if (planned_from_.at == kNever && progress_ >= 0) planned_from_ = {now, progress_};
+  director_.observe_round(round);
 }
 
 void ServerCore::close_last(TimeUs now) {
