@@ -138,7 +138,8 @@ int main(int argc, char** argv) {
   demo_command->add_option("--link", demo.link, "thin each worker's connection: 100mbit, 1mbit");
   demo_command->add_option("--pace", demo.pace, "compat, bsp, ssp:3; edge_server paces lists them")
       ->capture_default_str();
-  demo_command->add_option("--freq", demo.freq, "trend, fixed:16")->capture_default_str();
+  demo_command->add_option("--freq", demo.freq, "trend, fixed:16; edge_server freqs lists them")
+      ->capture_default_str();
   demo_command->add_option("--codec", demo.codec_up, "up; edge_server codecs lists them, or auto")
       ->capture_default_str();
   demo_command->add_option("--codec-down", demo.codec_down, "down, likewise")

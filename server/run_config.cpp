@@ -35,8 +35,8 @@ scale = 0.00392156862745098   # x = value * scale + offset, on every worker
 offset = 0.0
 
 [communication]
-pace = "compat"           # bsp, asp, ssp:3, compat
-freq = "trend"            # trend, fixed:16
+pace = "compat"           # bsp, asp, ssp:3, ...: edge_server paces lists them
+freq = "trend"            # fixed:16, agreement, ...: edge_server freqs lists them
 codec_up = "s1r"          # edge_server codecs lists them; auto: chosen by the measured link
 codec_down = "s1r"        # the same; some only go up
 rate_end = 0.1            # the rate falls to this share over the second half of a planned run

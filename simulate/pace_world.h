@@ -81,7 +81,7 @@ class PaceWorld {
  private:
   enum class State : uint8_t { kAway, kBusy, kHeld, kWaiting };
   // One cache line: an event touches one of these, and a fleet may be large.
-  struct Worker {
+  struct alignas(64) Worker {
     TimeUs due = 0;    // when the piece in progress ends
     TimeUs began = 0;  // this iteration
     TimeUs piece_began = 0;
@@ -93,7 +93,7 @@ class PaceWorld {
     bool unapplied = false;  // its update is held
     Random random{0, 0};
   };
-  static_assert(sizeof(Worker) <= 64);
+  static_assert(sizeof(Worker) == 64);
 
   explicit PaceWorld(PaceWorldOptions options, std::unique_ptr<Pace> pace);
 
