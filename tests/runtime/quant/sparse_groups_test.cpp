@@ -119,6 +119,45 @@ TEST_CASE("tk: groups of 1 to 16 blocks are what a sort by magnitude and place g
   });
 }
 
+TEST_CASE("tk: the passes of every kernel set agree for 0 to 16 blocks at every misalignment") {
+  const KernelSet& scalar = *kernel_sets().back();
+  on_every_kernel_set([&](const KernelSet& set) {
+    CAPTURE(std::string(set.name));
+    Random random(seed(), 2);
+    for (size_t blocks = 0; blocks <= 16; ++blocks)
+      for (size_t shift = 0; shift < 16; ++shift) {
+        const size_t count = blocks * kBlockElements;
+        const size_t strip = shift % 2 == 0 ? 8 : 32;
+        // One guard behind each area; positions may be overrun by sixteen.
+        std::vector<float> update(shift, 0.0f);
+        const std::vector<float> sample = sample_group(random, count);
+        update.insert(update.end(), sample.begin(), sample.end());
+        std::vector<float> want = sample_group(random, count);
+        want.push_back(77.0f);
+        std::vector<float> got(shift, 0.0f);
+        got.insert(got.end(), want.begin(), want.end());
+        std::vector<uint32_t> want_maxima(count / strip + 1, 77);
+        std::vector<uint32_t> got_maxima = want_maxima;
+        const uint32_t largest = scalar.gather_maxima(update.data() + shift, want.data(), blocks,
+                                                      strip, want_maxima.data());
+        REQUIRE(set.gather_maxima(update.data() + shift, got.data() + shift, blocks, strip,
+                                  got_maxima.data()) == largest);
+        REQUIRE(got_maxima == want_maxima);
+        REQUIRE(same_bytes(
+            std::vector<float>(got.begin() + static_cast<ptrdiff_t>(shift), got.end()), want));
+        const uint32_t least = std::max(1u, want_maxima[count / strip / 2]);
+        std::vector<uint16_t> want_positions(count + 17, 77);
+        std::vector<uint16_t> got_positions = want_positions;
+        want_positions.resize(scalar.find_large(want.data(), blocks, least, want_positions.data()));
+        const size_t found =
+            set.find_large(got.data() + shift, blocks, least, got_positions.data());
+        REQUIRE(got_positions.back() == 77);
+        got_positions.resize(found);
+        REQUIRE(got_positions == want_positions);
+      }
+  });
+}
+
 TEST_CASE("tk: of equal magnitudes the lower places are sent") {
   std::vector<float> update(4096, 1.0f);
   for (size_t i = 0; i < update.size(); i += 3) update[i] = -1.0f;
