@@ -169,8 +169,8 @@ void ServerCore::open_membership(TimeUs now) {
   for (Member& member : members_) {
     const bool counts = member.eligible && !member.left && alive(member, now) && !member.observes();
     if (counts != member.counted) changed = true;
-    // Whoever comes, or comes back, starts at the slowest member's clock: bounds on a lead are about
-    // the present, and a worker that starts again and again gains nothing.
+    // Whoever comes, or comes back, starts at the slowest member's clock: bounds on a lead are
+    // about the present, and a worker that starts again and again gains nothing.
     if (counts && !member.counted && !table_.empty()) member.clock = slowest;
     member.counted = counts;
   }
