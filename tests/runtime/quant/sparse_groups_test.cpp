@@ -98,7 +98,8 @@ TEST_CASE("tk: groups of 1 to 16 blocks are what a sort by magnitude and place g
   on_every_kernel_set([](const KernelSet& set) {
     Random random(seed(), 1);
     for (int repeat = 0; repeat < 300; ++repeat) {
-      const size_t elements = kBlockElements * (repeat % 2 == 0 ? 16 : 1 + random.below(16));
+      const size_t elements =
+          kBlockElements * (repeat % 2 == 0 ? 16 : 1 + static_cast<size_t>(random.below(16)));
       const std::vector<float> update = sample_group(random, elements);
       const std::vector<float> residual =
           repeat % 3 == 0 ? std::vector<float>(elements) : sample_group(random, elements);
