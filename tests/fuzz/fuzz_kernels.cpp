@@ -132,8 +132,8 @@ class Output {
     std::vector<float> c;
     for (const size_t strip : {32u, 8u}) {
       c = input_.residual;
-      const uint32_t largest = set_.gather_maxima(input_.update.data(), c.data(), input_.blocks,
-                                                  strip, maxima.data());
+      const uint32_t largest =
+          set_.gather_maxima(input_.update.data(), c.data(), input_.blocks, strip, maxima.data());
       put(&largest, sizeof largest);
       put(c);
       put(maxima);

@@ -42,6 +42,15 @@ TEST_CASE("codecs: ids and names are unique and found again") {
   CHECK(codec_by_wire_id(200).error().code() == Code::kCorrupt);
 }
 
+TEST_CASE("codecs: what may not carry deltas says why, and what may") {
+  const Status refused = check_codec_down(CodecId::kS1);
+  CHECK(refused.code() == Code::kInvalidArgument);
+  CHECK(refused.message().find("s1 can't go down") != std::string::npos);
+  CHECK(refused.message().find("use s1r or q8") != std::string::npos);
+  for (const CodecInfo& info : codecs())
+    CHECK(check_codec_down(info.id).ok() == (info.id != CodecId::kS1));
+}
+
 TEST_CASE("encode: a value that is not finite or not below 2^119 changes nothing, wherever it is") {
   const ParameterLayout layout = small_layout();
   Random random(seed(), 1);
@@ -114,21 +123,26 @@ TEST_CASE("encode: the checksum covers the chunks in order and bytes() their len
   CHECK(out.bytes() == all.size());
 }
 
-TEST_CASE("un-send: what was sent and taken back leaves the residual that stood before") {
+TEST_CASE("un-send: what was sent and taken back leaves what was to be sent, with exact codecs") {
   const ParameterLayout layout = small_layout();
-  on_every_kernel_set([&](const KernelSet&) {
-    const std::vector<float> update = sample_update(layout, seed(), 30);
-    const std::vector<float> before = sample_update(layout, seed(), 31);
-    std::vector<float> residual = before;
-    EncodedUpdate out;
-    REQUIRE(encode_update(layout, CodecId::kQ8, kUp, update, residual, &out).ok());
-    add_all(layout, out, kUp.seed, residual);
-    size_t wrong = 0;
-    for (size_t i = 0; i < update.size(); ++i) {
-      const float c = reference_flush(update[i] + before[i]);
-      if (!(std::fabs(residual[i] - c) <= 0x1p-90f)) ++wrong;
+  on_every_kernel_set([&](const KernelSet& set) {
+    for (const CodecId codec : {CodecId::kRaw32, CodecId::kBf16, CodecId::kQ8, CodecId::kQ4,
+                                CodecId::kTk1, CodecId::kTk5}) {
+      CAPTURE(std::string(set.name));
+      CAPTURE(std::string(codec_info(codec).name));
+      const std::vector<float> update = sample_update(layout, seed(), 30);
+      const std::vector<float> before = sample_update(layout, seed(), 31);
+      std::vector<float> residual = before;
+      EncodedUpdate out;
+      REQUIRE(encode_update(layout, codec, kUp, update, residual, &out).ok());
+      add_all(layout, out, kUp.seed, residual);
+      size_t wrong = 0;
+      for (size_t i = 0; i < update.size(); ++i) {
+        const float c = reference_flush(update[i] + before[i]);
+        if (!(std::fabs(residual[i] - c) <= 0x1p-90f)) ++wrong;
+      }
+      CHECK(wrong == 0);
     }
-    CHECK(wrong == 0);
   });
 }
 

@@ -107,6 +107,10 @@ TEST_CASE("sum: equal to the plain rule for each codec, and for mixed codecs and
 TEST_CASE("sum: more workers than a group of terms holds, over two chunks") {
   const Fleet fleet = make_fleet(large_layout(), {CodecId::kQ8, CodecId::kS1r}, 5);
   CHECK(same_bytes(sum_all(fleet), reference_sum(fleet)));
+  const Fleet mixed = make_fleet(
+      large_layout(),
+      {CodecId::kTk5, CodecId::kQ4r, CodecId::kS1r, CodecId::kTk1, CodecId::kQ8, CodecId::kQ4}, 9);
+  CHECK(same_bytes(sum_all(mixed), reference_sum(mixed)));
   const Fleet crowd = make_fleet(small_layout(), {CodecId::kS1r, CodecId::kS1r, CodecId::kQ8}, 150);
   CHECK(same_bytes(sum_all(crowd), reference_sum(crowd)));
 }
