@@ -141,6 +141,7 @@ Status ServerDaemon::run(const std::function<void(ServerDaemon&)>& on_tick) {
       linger_until = now + kLingerUs;
     if (now >= linger_until) break;
   }
+  core_->suspend();
   if (store_) PACELINE_TRY(store_->save(core_->save(), true));
   return {};
 }

@@ -76,6 +76,8 @@ class ServerCore {
   void on_timer(TimeUs now);
   // Ends the run at the next cut with an exact publication.
   void finish(TimeUs now);
+  // Before the last save() of a life: what was granted is in the state.
+  void suspend() { apply_leavers(); }
   // Share of the planned run that is done, for the schedule of the rate and the dense end.
   void set_progress(double progress) { progress_ = progress; }
 
@@ -170,6 +172,7 @@ class ServerCore {
   PaceRow pace_row(const Member& member) const;
   void refresh_table(TimeUs now);
   void apply_held(TimeUs now);
+  void apply_leavers();
   float weight_of(const Member& member) const;
   void publish(CodecId codec);
   void publish_if_due(TimeUs now);
@@ -217,7 +220,7 @@ class ServerCore {
   std::vector<Member> members_;  // by id
   NormSettling norm_settling_;
   LogLimit hello_lines_;  // about workers that are turned away
-  ClockTable table_;             // of those who are counted, for the pace
+  ClockTable table_;      // of those who are counted, for the pace
   uint64_t published_version_ = 0;
   Directive directive_;
   double progress_ = -1;

@@ -56,6 +56,7 @@ void ServerCore::advance(TimeUs now) {
     open_membership(now);
     refresh_table(now);
   }
+  if (table_.empty()) apply_leavers();
   const bool enough = !table_.empty() && table_.size() >= options_.min_workers;
   if (rounds && enough) {
     if (table_.ready_or_held_count() > 0 && round_deadline_ == kNever)
@@ -104,6 +105,20 @@ void ServerCore::apply_held(TimeUs now) {
     refresh_table(now);
     pace_->closed(table_, now);
   }
+}
+
+// A leaver is granted at once, whatever the round does: where no round takes its update any more,
+// it is applied by itself.
+void ServerCore::apply_leavers() {
+  std::vector<Member*> leavers;
+  for (Member& member : members_)
+    if (member.left && member.held) leavers.push_back(&member);
+  judge_norms(leavers);
+  std::erase_if(leavers, [](const Member* member) { return !member->held; });
+  if (leavers.empty()) return;
+  std::vector<Member*> weighed = counted_members();
+  weighed.insert(weighed.end(), leavers.begin(), leavers.end());
+  apply_updates(leavers, divisor_of(weighed), 1.0f);
 }
 
 // Its share, less what its staleness and the norm rule take from it; rounded once.

@@ -244,6 +244,31 @@ TEST_SUITE("server/exchange") {
     CHECK(desk.core().members()[1].verdict == Verdict::kRefused);
   }
 
+  TEST_CASE("what a leaver was granted is in the model, though no round takes it any more") {
+    for (const char* pace : {"bsp", "asp"})
+      for (const bool alone : {true, false}) {
+        ServerDesk desk(desk_options(pace));
+        HandWorker stays{&desk, "a"}, leaves{&desk, "b"};
+        if (alone)
+          test::join({&leaves});
+        else
+          test::join({&leaves, &stays});
+        const float before = desk.core().master()[0];
+        const EncodedUpdate update = leaves.update(1.0f);
+        ++leaves.sequence;
+        leaves.push(update);
+        Exchange goodbye = leaves.exchange_of(update);
+        goodbye.leaving = true;
+        CHECK(as<Granted>(desk.ask(leaves.session, goodbye)) != nullptr);
+        if (alone) CHECK(test::moved(desk, before) == doctest::Approx(1));
+        desk.core().suspend();
+        CHECK(test::moved(desk, before) == doctest::Approx(alone ? 1 : 0.5).epsilon(0.51));
+        CHECK(test::moved(desk, before) > 0.4f);
+        for (const Member& member : desk.core().members())
+          if (member.name == "b") CHECK(member.last_settled == leaves.sequence);
+      }
+  }
+
   TEST_CASE("a request of an earlier life is told that its session is stale") {
     ServerDesk desk(desk_options("bsp"));
     HandWorker worker{&desk, "a"};
