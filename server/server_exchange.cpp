@@ -201,6 +201,8 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
   ++member.exchanges;
   ++member.clock;
   take_evaluations(member, exchange);
+  log_debug("worker %s: update %llu is taken", member.name.c_str(),
+            static_cast<unsigned long long>(exchange.sequence));
   member.held = std::move(update);
   note_update(member, exchange);
   return true;

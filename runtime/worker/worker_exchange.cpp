@@ -75,6 +75,9 @@ void WorkerCore::resume(const Welcome& welcome) {
   residual_ = std::move(saved.residual);
   if (!still_true(saved, welcome)) {
     restored_ = Restored::kOutdated;
+    log_warning("what was kept is out of date: update %llu was settled then, %llu is now",
+                static_cast<unsigned long long>(saved.last_settled),
+                static_cast<unsigned long long>(welcome.last_settled));
     return drop_residual("more has happened since it was saved");
   }
   restored_ = Restored::kKept;

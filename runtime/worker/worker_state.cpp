@@ -153,6 +153,8 @@ bool still_true(const WorkerState& state, const Welcome& welcome) {
     // The server went back to an older state of its own: what it never heard of is still ours.
     return !welcome.held && (settled <= state.last_settled || pending_settled);
   }
+  // A leaver's last update is granted while the server still holds it.
+  if (settled < state.last_settled) return welcome.held && !state.pending;
   // An update that the server holds is the pending one, or one that was cut after the save.
   if (settled == state.last_settled) return state.pending.has_value() || !welcome.held;
   return pending_settled && !welcome.held;

@@ -138,6 +138,8 @@ TEST_SUITE("worker/state") {
     // An update that the server holds was cut after the save, and has the residual in it.
     CHECK(NextLife(life.idle, 1, Verdict::kApplied, true).starts_from_zero());
     CHECK(NextLife(life.idle, 0).starts_from_zero());  // another server's run of the same text
+    // But a leaver's last update may be granted and held.
+    CHECK(NextLife(life.idle, 0, Verdict::kNone, true).kept(life.residual));
   }
 
   TEST_CASE("pending and unknown to the server: the same bytes go again, under the same sequence") {
