@@ -164,7 +164,7 @@ TEST_SUITE("pace/lsp") {
   }
 
   TEST_CASE("a lag cap holds the lead, and bounds the rate by the slowest board's") {
-    for (const uint64_t cap : {1, 3, 10}) {
+    for (const uint64_t cap : {1u, 3u, 10u}) {
       const PaceFigures capped =
           figures(format_text("lsp:2,%llu", static_cast<unsigned long long>(cap)), kPersistent);
       CHECK(capped.lead_max == cap + 1);

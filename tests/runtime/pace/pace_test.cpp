@@ -19,6 +19,10 @@ struct Row {
   uint64_t lead_max;
 };
 
+struct Pair {
+  const char *rule, *other;
+};
+
 // The table is exact up to end effects: what is still held or just begun when time is up.
 void check_rows(const std::vector<TimeUs>& times, std::initializer_list<Row> rows) {
   for (const Row& row : rows) {
@@ -176,9 +180,9 @@ TEST_SUITE("pace/limits") {
   }
 
   TEST_CASE("ssp:0 has bsp's timing, and wsp of one that of ssp") {
-    const std::pair<const char*, const char*> pairs[] = {
+    const Pair pairs[] = {
         {"ssp:0", "bsp"}, {"wsp:1,0", "bsp"}, {"wsp:1,3", "ssp:3"}, {"wsp:1,8", "ssp:8"}};
-    for (const auto& [a, b] : pairs) {
+    for (const Pair& pair : pairs) {
       for (const std::vector<TimeUs>& times : {kPersistent, kOneSlow, kEqual}) {
         const auto starts = [&](const char* pace) {
           std::vector<std::vector<TimeUs>> result(times.size());
@@ -187,7 +191,7 @@ TEST_SUITE("pace/limits") {
             if (event.kind == PaceEvent::Kind::kStart) result[event.worker].push_back(event.at);
           return result;
         };
-        CHECK_MESSAGE(starts(a) == starts(b), a << " and " << b);
+        CHECK_MESSAGE(starts(pair.rule) == starts(pair.other), std::string(pair.rule));
       }
     }
   }
