@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
     for (const FreqInfo& info : freqs()) std::printf("%-12s %s\n", info.name, info.description);
   if (*codecs_command)
     for (const CodecInfo& info : codecs())
-      std::printf("%-8s %7.4g bits  %-12s %s\n", info.name, info.bits_per_element,
+      std::printf("%-8s %7.5g bits  %-12s %s\n", info.name, info.bits_per_element,
                   check_codec_down(info.id).ok() ? "up and down" : "up only", info.use);
   return 0;
 }
