@@ -96,9 +96,8 @@ PACELINE_INLINE __m512i butterfly_8(__m512i v, __m512i swapped, __mmask64 minus)
 }
 
 // Stages 1 to 16 of 64 signs, each one of +-1: sums of at most 32.
-PACELINE_INLINE __m512i transform_64_signs(const unsigned char* codes, __m512i table) {
-  const __m512i bytes =
-      _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+PACELINE_INLINE __m512i transform_64_signs(uint64_t word, __m512i table) {
+  const __m512i bytes = _mm512_cvtepu8_epi64(_mm_cvtsi64_si128(static_cast<int64_t>(word)));
   // Half byte i in the low bits of 32-bit lane i, which is all that the look-up reads.
   const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
   __m512i v = _mm512_permutexvar_epi32(index, table);
@@ -107,13 +106,13 @@ PACELINE_INLINE __m512i transform_64_signs(const unsigned char* codes, __m512i t
   return butterfly_8(v, _mm512_shuffle_i64x2(v, v, 0xB1), 0xFFFF0000FFFF0000u);
 }
 
-// D H(z) for z of +-1. out[m] holds elements 32 m .. 32 m + 31 as int16.
-PACELINE_INLINE void transform_signs(const unsigned char* codes, const uint64_t* signs,
+// D H(z) for z of +-1, given by 256 bits. out[m] holds elements 32 m .. 32 m + 31 as int16.
+PACELINE_INLINE void transform_signs(const uint64_t words[4], const uint64_t* signs,
                                      __m512i out[8]) {
   const __m512i table = _mm512_load_si512(kSignTransforms.of);
   __m512i v[4];
   PACELINE_UNROLL
-  for (size_t k = 0; k < 4; ++k) v[k] = transform_64_signs(codes + 8 * k, table);
+  for (size_t k = 0; k < 4; ++k) v[k] = transform_64_signs(words[k], table);
   // Stage 64: at most 64, which int8 holds; the other two are taken in int16.
   PACELINE_UNROLL
   for (size_t k = 0; k < 4; k += 2) {
@@ -142,10 +141,10 @@ PACELINE_INLINE void transform_signs(const unsigned char* codes, const uint64_t*
 
 // Calls use(v, whole) for each register v of D H(z), z of +-1: whole numbers, as floats.
 template <class Use>
-PACELINE_INLINE void for_transformed_signs(const unsigned char* codes, const uint64_t* signs,
+PACELINE_INLINE void for_transformed_signs(const uint64_t words[4], const uint64_t* signs,
                                            Use use) {
   __m512i h[8];
-  transform_signs(codes, signs, h);
+  transform_signs(words, signs, h);
   PACELINE_UNROLL
   for (size_t k = 0; k < 8; ++k) {
     const __m512i low = _mm512_cvtepi16_epi32(_mm512_castsi512_si256(h[k]));

@@ -338,6 +338,18 @@ void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
   }
 }
 
+bool subtract(const float* a, const float* b, size_t blocks, float* difference) {
+  __m256i absmax[2] = {};
+  for (size_t i = 0; i < blocks * kKernelBlock; i += 2 * kLanes)
+    for (size_t k = 0; k < 2; ++k) {
+      const size_t at = i + k * kLanes;
+      const auto value = _mm256_sub_ps(_mm256_loadu_ps(a + at), _mm256_loadu_ps(b + at));
+      _mm256_storeu_ps(difference + at, value);
+      absmax[k] = _mm256_max_epi32(absmax[k], _mm256_castps_si256(magnitude(value)));
+    }
+  return max_lane(_mm256_max_epi32(absmax[0], absmax[1])) < kRangeBits;
+}
+
 void apply_mean(const float* sum, float divisor, float keep, size_t blocks, float* master) {
   const __m256 divisor_8 = _mm256_set1_ps(divisor);
   const __m256 keep_8 = _mm256_set1_ps(keep);
@@ -369,6 +381,7 @@ constinit const KernelSet kernel_set_avx2 = {
     .sum_q8 = sum_q8,
     .sum_s1 = sum_s1,
     .unrotate_add = unrotate_add,
+    .subtract = subtract,
     .apply_mean = apply_mean,
     .gather_maxima = gather_maxima,
     .find_large = find_large,

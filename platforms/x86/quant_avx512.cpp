@@ -44,9 +44,14 @@ PACELINE_INLINE __m512 load_sum(const float* update, const float* residual, size
   return kFeedback ? _mm512_add_ps(value, _mm512_loadu_ps(residual + v * kLanes)) : value;
 }
 
-PACELINE_INLINE void store_signs(unsigned char* codes, size_t v, __m512 values) {
-  const uint16_t signs = static_cast<uint16_t>(_mm512_movepi32_mask(_mm512_castps_si512(values)));
-  memcpy(codes + 2 * v, &signs, sizeof signs);
+// The sign bits of 64 values. As one word, because what is stored in pieces and loaded whole has to
+// wait for the cache.
+PACELINE_INLINE uint64_t sign_word(const __m512 v[4]) {
+  uint64_t word = 0;
+  PACELINE_UNROLL
+  for (size_t k = 0; k < 4; ++k)
+    word |= static_cast<uint64_t>(_mm512_movepi32_mask(_mm512_castps_si512(v[k]))) << (16 * k);
+  return word;
 }
 
 template <bool kTwo>
@@ -139,8 +144,10 @@ static void encode_s1_blocks(const float* update, float* residual, size_t blocks
       const __mmask16 keep = not_small(size, kFlushBits);
       c[v] = _mm512_maskz_mov_ps(keep, value);
       lanes = _mm512_mask_add_ps(lanes, keep, lanes, size);
-      store_signs(codes, v, c[v]);
     }
+    uint64_t words[kVectors / 4];
+    for (size_t k = 0; k < kVectors / 4; ++k) words[k] = sign_word(c + 4 * k);
+    memcpy(codes, words, sizeof words);
     const float mean = fold(lanes) * (1.0f / 256.0f);
     if (mean_is_extreme(mean) &&
         skip_extreme_block(mean, update, residual, scales, block, codes, kKernelBlock / 8)) {
@@ -197,8 +204,10 @@ static void encode_s1r_blocks(const float* update, float* residual, const uint64
     PACELINE_UNROLL
     for (size_t v = 0; v < kVectors; ++v) {
       lanes = _mm512_fmadd_ps(magnitude(y[v]), _mm512_set1_ps(0.0625f), lanes);
-      store_signs(codes, v, y[v]);
     }
+    uint64_t words[kVectors / 4];
+    for (size_t k = 0; k < kVectors / 4; ++k) words[k] = sign_word(y + 4 * k);
+    memcpy(codes, words, sizeof words);
     const float mean = fold(lanes) * (1.0f / 256.0f);
     if (mean_is_extreme(mean) &&
         skip_extreme_block(mean, update, residual, scales, block, codes, kKernelBlock / 8)) {
@@ -208,7 +217,7 @@ static void encode_s1r_blocks(const float* update, float* residual, const uint64
     store_bf16(scales, block, scale_bits);
     if (!kFeedback) continue;
     const __m512 factor = _mm512_set1_ps(bf16_to_float(scale_bits) * 0.0625f);
-    for_transformed_signs(codes, signs, [&](size_t v, __m512 whole) {
+    for_transformed_signs(words, signs, [&](size_t v, __m512 whole) {
       const __m512 value = _mm512_load_ps(c + v * kLanes);
       _mm512_storeu_ps(residual + v * kLanes, _mm512_fnmadd_ps(whole, factor, value));
     });
@@ -256,7 +265,9 @@ void add_s1r(const unsigned char* scales, const unsigned char* codes, const uint
   for (size_t block = 0; block < blocks;
        ++block, signs += kKernelBlock / 64, codes += kKernelBlock / 8, into += kKernelBlock) {
     const __m512 factor = _mm512_set1_ps(bf16_to_float(load_bf16(scales, block)) * 0.0625f);
-    for_transformed_signs(codes, signs, [&](size_t v, __m512 whole) {
+    uint64_t words[kVectors / 4];
+    memcpy(words, codes, sizeof words);
+    for_transformed_signs(words, signs, [&](size_t v, __m512 whole) {
       float* to = into + v * kLanes;
       _mm512_storeu_ps(to, flush(_mm512_fmadd_ps(whole, factor, _mm512_loadu_ps(to))));
     });
@@ -304,6 +315,18 @@ void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
   }
 }
 
+bool subtract(const float* a, const float* b, size_t blocks, float* difference) {
+  __m512i absmax[2] = {};
+  for (size_t i = 0; i < blocks * kKernelBlock; i += 2 * kLanes)
+    for (size_t k = 0; k < 2; ++k) {
+      const size_t at = i + k * kLanes;
+      const auto value = _mm512_sub_ps(_mm512_loadu_ps(a + at), _mm512_loadu_ps(b + at));
+      _mm512_storeu_ps(difference + at, value);
+      absmax[k] = _mm512_max_epu32(absmax[k], _mm512_castps_si512(magnitude(value)));
+    }
+  return _mm512_reduce_max_epu32(_mm512_max_epu32(absmax[0], absmax[1])) < kRangeBits;
+}
+
 void apply_mean(const float* sum, float divisor, float keep, size_t blocks, float* master) {
   const __m512 divisor_16 = _mm512_set1_ps(divisor);
   const __m512 keep_16 = _mm512_set1_ps(keep);
@@ -334,6 +357,7 @@ constinit const KernelSet kernel_set_avx512 = {
     .sum_q8 = sum_q8,
     .sum_s1 = sum_s1,
     .unrotate_add = unrotate_add,
+    .subtract = subtract,
     .apply_mean = apply_mean,
     .gather_maxima = gather_maxima,
     .find_large = find_large,

@@ -1,8 +1,7 @@
 // The sum of many workers' payloads of one chunk, tile by tile.
 //
-// Loop order: tile outside, then block, worker inside, one block of accumulators. It reads each
-// payload once and keeps 1 KiB hot, whatever the number of workers, and fixes the order of every
-// addition. Where a worker's codec is sparse, the whole tile is hot instead.
+// Loop order: tile outside, then block, worker inside. It reads each payload once, keeps one tile
+// of accumulators hot, whatever the number of workers, and fixes the order of every addition.
 #pragma once
 
 #include <array>
@@ -39,8 +38,6 @@ class ChunkSum {
   const Cursor& cursor_of(const WeightedPayload& worker) const {
     return cursors_[codec_position(worker.payload.codec())];
   }
-  void sum_dense(std::span<const WeightedPayload> workers, size_t first, size_t blocks,
-                 float* acc) const;
   void add_rotated(RotationKey rotation, size_t first, size_t blocks, float* acc) const;
 
   std::span<const WeightedPayload> payloads_;

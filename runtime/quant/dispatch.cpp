@@ -23,6 +23,7 @@ KernelSet completed(KernelSet set) {
   const auto complete = [&set](auto entry) {
     if (set.*entry == nullptr) set.*entry = kernel_set_scalar.*entry;
   };
+  complete(&KernelSet::subtract);
   complete(&KernelSet::apply_mean);
   complete(&KernelSet::encode_q4);
   complete(&KernelSet::encode_q4r);

@@ -76,6 +76,9 @@ struct KernelSet {
 
   // From here on a set may leave entries out and then gets the scalar ones (dispatch.cpp).
 
+  // difference = a - b; whether every one is below 2^119 in magnitude.
+  bool (*subtract)(const float* a, const float* b, size_t blocks, float* difference) = nullptr;
+
   // What a close does to the master; codec.h has the rule. divisor > 0.
   void (*apply_mean)(const float* sum, float divisor, float keep, size_t blocks,
                      float* master) = nullptr;

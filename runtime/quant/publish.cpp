@@ -16,6 +16,7 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kSliceBlocks = kTileBlocks;
+constexpr size_t kLineElements = 64 / sizeof(float);
 constexpr size_t kSliceElements = kSliceBlocks * kBlockElements;
 
 // RAW32 carries the values themselves.
@@ -33,16 +34,24 @@ struct Publication {
   float* next = nullptr;
 };
 
-// The values to encode: in `scratch` if they are a difference.
-const float* values_of(const Publication& publication, size_t at, size_t count, float* scratch) {
-  if (publication.published == nullptr) return publication.master + at;
-  for (size_t i = 0; i < count; ++i)
-    scratch[i] = publication.master[at + i] - publication.published[at + i];
-  return scratch;
+// The values to encode, in `scratch` if they are a difference; null if one is out of range.
+const float* values_of(const Publication& publication, size_t at, size_t blocks, float* scratch) {
+  const float* master = publication.master + at;
+  const bool in_range =
+      publication.published == nullptr
+          ? kernels().sums_in_range(master, nullptr, blocks)
+          : kernels().subtract(master, publication.published + at, blocks, scratch);
+  if (!in_range) return nullptr;
+  return publication.published == nullptr ? master : scratch;
 }
 
-bool values_in_range(const float* values, size_t blocks) {
-  return kernels().sums_in_range(values, nullptr, blocks);
+// The sum computes for longer than these lines take to come.
+void prefetch_slice(const Publication& publication, const CodedBlocks& slice) {
+  const size_t at = size_t{slice.first_block} * kBlockElements;
+  for (size_t i = 0; i < size_t{slice.block_count} * kBlockElements; i += kLineElements) {
+    __builtin_prefetch(publication.master + at + i, 1);
+    if (publication.published != nullptr) __builtin_prefetch(publication.published + at + i, 0);
+  }
 }
 
 // Calls visit(first, slice, output) for slices of a part; `first` counts from the part's begin.
@@ -69,13 +78,13 @@ bool publish_slice(const BlockCoder& coder, const CodedBlocks& slice,
   const size_t at = size_t{slice.first_block} * kBlockElements;
   const size_t count = size_t{slice.block_count} * kBlockElements;
   float scratch[kSliceElements];
-  const float* values = values_of(publication, at, count, scratch);
-  if (!values_in_range(values, slice.block_count)) return false;
+  const float* values = values_of(publication, at, slice.block_count, scratch);
+  if (values == nullptr) return false;
   coder.encode(slice, values, nullptr, to);
   float* next = publication.next + at;
   if (publication.published == nullptr)
     std::fill_n(next, count, 0.0f);
-  else if (next != publication.published + at)
+  else if (publication.published != publication.next)
     std::copy_n(publication.published + at, count, next);
   coder.add(slice, {to.scales, to.codes, to.ranges}, next);
   return true;
@@ -90,9 +99,9 @@ Status encode_delta(const ParameterLayout& layout, CodecId codec, RotationKey ro
   const Publication publication{master.data(), is_absolute(codec) ? nullptr : published.data(),
                                 published.data()};
   for (size_t at = 0; at < master.size(); at += kSliceElements) {
-    const size_t count = std::min(kSliceElements, master.size() - at);
+    const size_t blocks = std::min(kSliceElements, master.size() - at) / kBlockElements;
     float scratch[kSliceElements];
-    if (!values_in_range(values_of(publication, at, count, scratch), count / kBlockElements))
+    if (values_of(publication, at, blocks, scratch) == nullptr)
       return publication_out_of_range(codec);
   }
   PACELINE_CHECK(pads_are_zero(layout, master) && pads_are_zero(layout, published));
@@ -135,6 +144,7 @@ Status close_and_publish(const ParameterLayout& layout, const RoundClose& close,
                       coder, blocks, to,
                       [&](size_t first, const CodedBlocks& slice, const CodedOutput& slice_to) {
                         if (!in_range) return;
+                        prefetch_slice(publication, slice);
                         float acc[kSliceElements];
                         sum->sum_tile(first, slice.block_count, acc);
                         kernels().apply_mean(

@@ -296,6 +296,11 @@ void sum_q4(const BlockTerm* terms, size_t count, float* acc) {
       acc[i] += terms[t].weight * q4_code(terms[t].codes, i);
 }
 
+bool subtract(const float* a, const float* b, size_t blocks, float* difference) {
+  for (size_t i = 0; i < blocks * kKernelBlock; ++i) difference[i] = a[i] - b[i];
+  return sums_in_range(difference, nullptr, blocks);
+}
+
 void apply_mean(const float* sum, float divisor, float keep, size_t blocks, float* master) {
   for (size_t i = 0; i < blocks * kKernelBlock; ++i) {
     const uint32_t bits = bits_of(sum[i]);
@@ -349,6 +354,7 @@ constinit const KernelSet kernel_set_scalar = {
     .sum_q8 = sum_q8,
     .sum_s1 = sum_s1,
     .unrotate_add = unrotate_add,
+    .subtract = subtract,
     .apply_mean = apply_mean,
     .encode_q4 = encode_q4,
     .encode_q4r = encode_q4r,

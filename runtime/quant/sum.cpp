@@ -15,38 +15,67 @@ namespace paceline {
 
 namespace {
 
-// Terms of one block on their way to a kernel, in groups that fit on the stack. A group ends where
-// the coder changes; order is kept.
-class TermGroup {
+// Workers of one coder on their way to a kernel, in groups that fit on the stack. A group ends
+// where the coder changes; order is kept. Each group goes over the tile's blocks by itself, which
+// stay in the first-level cache.
+class TileGroup {
  public:
-  explicit TermGroup(float* acc) : acc_(acc) {}
+  // acc += the terms of `blocks` blocks, from the part's block `first` on.
+  TileGroup(size_t first, size_t blocks, float* acc) : first_(first), blocks_(blocks), acc_(acc) {}
 
-  void add(const BlockCoder& coder, BlockTerm term) {
-    if (count_ == terms_.size() || coder_ != &coder) finish();
+  void add(const WeightedPayload& worker, const BlockCoder& coder, const PayloadOffsets& at) {
+    if (count_ == sources_.size() || coder_ != &coder) finish();
     coder_ = &coder;
-    terms_[count_++] = term;
+    const unsigned char* bytes = PayloadAccess::bytes(worker.payload);
+    sources_[count_++] = {worker.weight, bytes + at.scales(), bytes + at.codes()};
   }
   void finish() {
-    if (count_ > 0) coder_->sum({terms_.data(), count_}, acc_);
+    if (count_ == 0) return;
+    std::array<BlockTerm, kWorkersMax> terms;
+    for (size_t block = 0; block < blocks_; ++block) {
+      for (size_t i = 0; i < count_; ++i) terms[i] = term(sources_[i], first_ + block);
+      coder_->sum({terms.data(), count_}, acc_ + block * kBlockElements);
+    }
     count_ = 0;
   }
 
  private:
+  static constexpr size_t kWorkersMax = 64;
+  struct Source {
+    float weight;
+    const unsigned char* scales;
+    const unsigned char* codes;
+  };
+
+  BlockTerm term(const Source& source, size_t block) const {
+    const float scale =
+        coder_->scale_bytes > 0 ? bf16_to_float(load_bf16(source.scales, block)) : 1.0f;
+    return {source.weight * scale, source.codes + block * coder_->code_bytes};
+  }
+
+  size_t first_;
+  size_t blocks_;
   float* acc_;
   const BlockCoder* coder_ = nullptr;
-  std::array<BlockTerm, 64> terms_;
+  std::array<Source, kWorkersMax> sources_;
   size_t count_ = 0;
 };
 
-// `group` counts from the part that `at` stands at.
-BlockTerm term_of(const WeightedPayload& worker, const BlockCoder& coder, const PayloadOffsets& at,
-                  size_t group) {
+// acc += the terms of one worker with a sparse codec; `group` counts from the part's begin.
+void add_sparse_group(const WeightedPayload& worker, const BlockCoder& coder,
+                      const PayloadOffsets& at, size_t group, float* acc) {
   const unsigned char* bytes = PayloadAccess::bytes(worker.payload);
-  float weight = worker.weight;
-  if (coder.scale_bytes > 0) weight *= bf16_to_float(load_bf16(bytes + at.scales(), group));
-  if (!coder.sparse()) return {weight, bytes + at.codes() + group * coder.code_bytes};
   const EntryRange range = entry_range(bytes + at.ranges(), group);
-  return {weight, bytes + at.entries() + range.begin, range.end - range.begin};
+  const float scale = bf16_to_float(load_bf16(bytes + at.scales(), group));
+  const BlockTerm term{worker.weight * scale, bytes + at.entries() + range.begin,
+                       range.end - range.begin};
+  coder.sum({&term, 1}, acc);
+}
+
+// Block by block: a longer fill is left to the CPU's string instruction, which starts slowly.
+void clear_blocks(float* values, size_t blocks) {
+  for (size_t block = 0; block < blocks; ++block)
+    std::fill_n(values + block * kBlockElements, kBlockElements, 0.0f);
 }
 
 bool is_rotated(const WeightedPayload& worker) {
@@ -83,53 +112,38 @@ void ChunkSum::enter(const ChunkPart& part) {
   part_ = part;
 }
 
-// acc += the terms of consecutive workers with dense codecs.
-void ChunkSum::sum_dense(std::span<const WeightedPayload> workers, size_t first, size_t blocks,
-                         float* acc) const {
-  for (size_t block = first; block < first + blocks; ++block, acc += kBlockElements) {
-    TermGroup group(acc);
-    for (const WeightedPayload& worker : workers) {
-      const Cursor& cursor = cursor_of(worker);
-      if (!cursor.coder->rotated)
-        group.add(*cursor.coder, term_of(worker, *cursor.coder, cursor.at, block));
-    }
-    group.finish();
-  }
-}
-
 // acc += the inverse of the rotated blocks' sum under one key.
 void ChunkSum::add_rotated(RotationKey rotation, size_t first, size_t blocks, float* acc) const {
-  for (size_t block = first; block < first + blocks; ++block, acc += kBlockElements) {
-    float rotated[kBlockElements] = {};
-    TermGroup group(rotated);
-    for (const WeightedPayload& worker : payloads_) {
-      const Cursor& cursor = cursor_of(worker);
-      if (cursor.coder->rotated && worker.payload.key() == rotation.key)
-        group.add(*cursor.coder, term_of(worker, *cursor.coder, cursor.at, block));
-    }
-    group.finish();
+  float rotated[kTileBlocks * kBlockElements];
+  clear_blocks(rotated, blocks);
+  TileGroup group(first, blocks, rotated);
+  for (const WeightedPayload& worker : payloads_) {
+    const Cursor& cursor = cursor_of(worker);
+    if (cursor.coder->rotated && worker.payload.key() == rotation.key)
+      group.add(worker, *cursor.coder, cursor.at);
+  }
+  group.finish();
+  for (size_t block = 0; block < blocks; ++block) {
     uint64_t signs[kSignWords];
-    rotation_signs(rotation, part_.first_block + block, signs);
-    kernels().unrotate_add(rotated, signs, acc);
+    rotation_signs(rotation, part_.first_block + first + block, signs);
+    kernels().unrotate_add(rotated + block * kBlockElements, signs, acc + block * kBlockElements);
   }
 }
 
 void ChunkSum::sum_tile(size_t first, size_t blocks, float* acc) const {
-  std::fill_n(acc, blocks * kBlockElements, 0.0f);
-  for (std::span<const WeightedPayload> rest = payloads_; !rest.empty();) {
-    const auto sparse = std::find_if(rest.begin(), rest.end(), [&](const WeightedPayload& worker) {
-      return cursor_of(worker).coder->sparse();
-    });
-    const size_t dense = static_cast<size_t>(sparse - rest.begin());
-    sum_dense(rest.first(dense), first, blocks, acc);
-    rest = rest.subspan(dense);
-    if (rest.empty()) break;
-    const Cursor& cursor = cursor_of(rest.front());
-    const BlockTerm term =
-        term_of(rest.front(), *cursor.coder, cursor.at, first / kSparseGroupBlocks);
-    cursor.coder->sum({&term, 1}, acc);
-    rest = rest.subspan(1);
+  clear_blocks(acc, blocks);
+  TileGroup group(first, blocks, acc);
+  for (const WeightedPayload& worker : payloads_) {
+    const Cursor& cursor = cursor_of(worker);
+    if (cursor.coder->rotated) continue;
+    if (!cursor.coder->sparse()) {
+      group.add(worker, *cursor.coder, cursor.at);
+      continue;
+    }
+    group.finish();
+    add_sparse_group(worker, *cursor.coder, cursor.at, first / kSparseGroupBlocks, acc);
   }
+  group.finish();
   if (!part_.wide) return;
   for (std::optional<uint64_t> key = next_key(payloads_, {}); key; key = next_key(payloads_, key))
     add_rotated({seed_, *key}, first, blocks, acc);

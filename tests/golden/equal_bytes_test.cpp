@@ -87,6 +87,7 @@ TEST_CASE("equal bytes: payloads, residuals, sums, deltas and models hash to the
   const ParameterLayout layout = large_layout();
   REQUIRE(std::size(kWant) == codecs().size());
   on_every_kernel_set([&](const KernelSet& set) {
+    std::printf("equal bytes on %s\n", set.name);
     for (size_t k = 0; k < codecs().size(); ++k) {
       const Hashes got = run(layout, codecs()[k].id);
       if (!(got == kWant[k]))

@@ -367,6 +367,33 @@ TEST_CASE("kernels: means agree for 0 to 4 blocks at every misalignment") {
   });
 }
 
+TEST_CASE("kernels: differences agree for 0 to 4 blocks, with special numbers, at any place") {
+  for (const KernelSet* set : kernel_sets()) {
+    if (!kernel_set_runs(*set)) continue;
+    for (size_t blocks = 0; blocks <= kBlocksMax; ++blocks)
+      for (size_t shift = 0; shift < 16; ++shift) {
+        std::vector<float> minuend = sample_blocks(9000 + shift, blocks);
+        for (size_t i = shift; i < minuend.size(); i += 37) minuend[i] = kSpecials[i % 12 + 3];
+        Guarded<float> a(minuend, shift, kGuardValue);
+        Guarded<float> b(sample_blocks(9100 + shift, blocks), shift * 3 % 16, kGuardValue);
+        Guarded<float> got(minuend.size(), shift * 5 % 16, kGuardValue);
+        CHECK(set->subtract(a.data(), b.data(), blocks, got.data()));
+        CHECK(got.guards_hold());
+        std::vector<float> want(minuend.size());
+        for (size_t i = 0; i < want.size(); ++i) want[i] = minuend[i] - b.data()[i];
+        CHECK(same_bytes(got.values(), want));
+      }
+    std::vector<float> values(2 * kKernelBlock, 1.0f);
+    std::vector<float> difference(values.size());
+    for (size_t i = 0; i < values.size(); ++i)
+      for (const float special : {0x1p119f, -kInfinity, kSpecials[0]}) {
+        std::vector<float> a = values;
+        a[i] = special;
+        REQUIRE(!set->subtract(a.data(), values.data(), 2, difference.data()));
+      }
+  }
+}
+
 TEST_CASE("kernels: sums_in_range sees the one value out of range in any place") {
   for (const KernelSet* set : kernel_sets()) {
     if (!kernel_set_runs(*set)) continue;
