@@ -56,7 +56,6 @@ void ServerCore::advance(TimeUs now) {
     open_membership(now);
     refresh_table(now);
   }
-  if (table_.empty()) apply_leavers();
   const bool enough = !table_.empty() && table_.size() >= options_.min_workers;
   if (rounds && enough) {
     if (table_.ready_or_held_count() > 0 && round_deadline_ == kNever)
@@ -107,8 +106,8 @@ void ServerCore::apply_held(TimeUs now) {
   }
 }
 
-// A leaver is granted at once, whatever the round does: where no round takes its update any more,
-// it is applied by itself.
+// A leaver is granted at once, and its update waits for the next close: at the end of this life
+// there is none.
 void ServerCore::apply_leavers() {
   std::vector<Member*> leavers;
   for (Member& member : members_)
