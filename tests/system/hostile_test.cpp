@@ -15,6 +15,7 @@
 #include "runtime/train/training.h"
 #include "runtime/wire/messages.h"
 #include "tests/runtime/wire/random_message.h"
+#include "tests/support/hostile_payloads.h"
 #include "tests/support/seed.h"
 #include "tests/system/site.h"
 
@@ -229,23 +230,16 @@ TEST_SUITE("system/hostile") {
     bad.chunk = 1;
     CHECK(refused_push(bad).refusal == RefusalClass::kContent);
     bad = push;
-    bad.payload.pop_back();
-    CHECK(refused_push(bad).refusal == RefusalClass::kContent);
-    bad.payload = {};
-    CHECK(refused_push(bad).refusal == RefusalClass::kContent);
-    bad = push;
     bad.incarnation = 78;
     CHECK(refused_push(bad).refusal == RefusalClass::kStaleSession);
-    // A scale that is not a number, under a checksum that is right.
-    bad = push;
-    const uint16_t not_a_number = 0x7FC0;
-    std::memcpy(bad.payload.data() + kPayloadHeaderBytes, &not_a_number, sizeof not_a_number);
-    PayloadHeader header;
-    header.codec = CodecId::kQ8;
-    header.range = layout.chunk(0);
-    header.round = welcome.publication;
-    seal_payload(header, payload_shape(layout, header.range, header.codec), bad.payload);
-    CHECK_MESSAGE(refused_push(bad).reason.find("scale") != std::string::npos, "names the scale");
+    for (const HostilePayload& hostile : hostile_payloads(good.chunks[0])) {
+      bad = push;
+      bad.payload = hostile.payload;
+      const Refused refused = refused_push(bad);
+      CHECK_MESSAGE(refused.refusal == RefusalClass::kContent, hostile.name);
+      CHECK_MESSAGE(refused.reason.find(hostile.reason) != std::string::npos,
+                    hostile.name << ": " << refused.reason);
+    }
 
     // Chunks that are not what the commit says: asked for again, and again, and never applied.
     push.update_checksum ^= 1;
