@@ -27,6 +27,8 @@ void Director::observe(const FleetEvaluation& evaluation) { freq_->observe(evalu
 
 void Director::follow_link(const FleetFacts& facts) {
   if (facts.step_us <= 0) return;
+  // After a change of codecs an exchange is another one: the dead band begins anew.
+  if (std::exchange(codecs_changed_, false)) link_tau_ = 1;
   // An exchange should not take longer than the computing between two of them.
   link_tau_ = link_tau(link_tau_, facts.exchange_us, facts.step_us);
   link_reason_ = format_text("an exchange takes %.3g ms, a step %.3g ms", facts.exchange_us / 1e3,
@@ -41,7 +43,6 @@ ContentFacts Director::content_facts(const FleetFacts& facts) const {
   content.exchange_us = facts.exchange_us;
   content.tau = dense ? 1 : freq_->tau();
   content.follows_link = !dense && freq_->follows_link();
-  content.link_tau = link_tau_;
   content.publication = facts.publication;
   content.progress = facts.progress;
   return content;
@@ -67,6 +68,8 @@ Directive Director::compose(const FleetFacts& facts) {
   const uint32_t tau_before = std::exchange(tau_, directive.tau);
   const bool tau_moves = tau_before != 0 && tau_before != directive.tau;
   const CodecPair codecs = content_.decide(content_facts(facts), tau_moves);
+  codecs_changed_ = codecs_changed_ || codecs != codecs_;
+  codecs_ = codecs;
   directive.codec_up = static_cast<uint8_t>(codecs.up);
   directive.codec_down = static_cast<uint8_t>(codecs.down);
 

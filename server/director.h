@@ -61,8 +61,10 @@ class Director {
   DirectorOptions options_;
   std::unique_ptr<Freq> freq_;
   ContentPolicy content_;
-  uint32_t tau_ = 0;       // of the last directive; 0: there was none
-  uint32_t link_tau_ = 1;  // the least that the link allows; a power of two
+  uint32_t tau_ = 0;             // of the last directive; 0: there was none
+  CodecPair codecs_;             // likewise
+  bool codecs_changed_ = false;  // and nothing was measured since
+  uint32_t link_tau_ = 1;        // the least that the link allows; a power of two
   std::string link_reason_;
   uint64_t rounds_since_evaluation_ = UINT64_MAX / 2;
 };

@@ -78,7 +78,7 @@ Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
   price.exchange_us = slowest_exchange_us + rest_us;
   price.tau = facts.tau;
   if (facts.follows_link && facts.rounds)
-    price.tau = std::max(facts.tau, link_tau(facts.link_tau, price.exchange_us, slowest_step_us));
+    price.tau = std::max(facts.tau, link_tau(1, price.exchange_us, slowest_step_us));
   double round_us = price.tau * slowest_step_us + price.exchange_us;
   if (!facts.rounds) {
     double rounds_per_us = 0;

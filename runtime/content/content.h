@@ -144,7 +144,6 @@ struct ContentFacts {
   double exchange_us = 0;     // measured with the present codecs; 0: not yet
   uint32_t tau = 1;           // what the frequency policy wants
   bool follows_link = false;  // and whether the link may raise it
-  uint32_t link_tau = 1;      // to what it does now
   uint64_t publication = 0;
   double progress = -1;  // of the planned run; negative: no plan
 };
@@ -223,6 +222,8 @@ class ContentPolicy {
   CodecPair wanted_;  // without what the gap asks for
   std::string reason_up_, reason_down_, wanted_reason_;
   bool warming_up_ = true;
+  bool q8_affordable_ = true;   // in the warm-up
+  double progress_began_ = -1;  // of the run, when the first link was measured
   uint32_t rounds_since_change_ = 0;
   uint32_t better_rounds_ = 0;  // in a row in which another pair was clearly cheaper
   // Codecs of so few bits lost before and are left alone for a while.

@@ -7,11 +7,13 @@ namespace paceline {
 
 namespace {
 
-// Publications at the start in which updates and model travel as Q8, where that costs little more;
-// and the share of a planned run that they may take.
+// The warm-up: so many publications, or this share of a planned run. Codecs that keep back more
+// than half wait for its end; Q8 goes where it costs little more than the cheapest.
 constexpr uint64_t kWarmupPublications = 20;
 constexpr double kWarmupProgress = 0.05;
+constexpr double kWarmupLostShareMax = 0.5;
 constexpr double kWarmupPriceFactor = 1.5;
+constexpr const char* kWarmupReason = "the first residuals are as large as the updates";
 // Another pair has to be so much cheaper, in so many rounds running, so many rounds after the last
 // change.
 constexpr double kClearlyCheaper = 0.95;
@@ -73,10 +75,13 @@ std::vector<CodecId> ContentPolicy::candidates(bool up) const {
   if (!(up ? options_.up_auto : options_.down_auto))
     return {up ? options_.codecs.up : options_.codecs.down};
   const double distrusted = up ? bits_distrusted_up_ : bits_distrusted_down_;
+  const LossEstimate& losses = up ? model_.up : model_.down;
   std::vector<CodecId> result;
-  for (const CodecInfo& info : codecs())
-    if (may_be_chosen(info) && (info.bits_per_element > distrusted || !info.lossy))
-      result.push_back(info.id);
+  for (const CodecInfo& info : codecs()) {
+    const bool trusted = info.bits_per_element > distrusted || !info.lossy;
+    const bool early = warming_up_ && losses.lost_share(info) > kWarmupLostShareMax;
+    if (may_be_chosen(info) && trusted && !early) result.push_back(info.id);
+  }
   return result;
 }
 
@@ -104,20 +109,23 @@ void ContentPolicy::distrust_losing() {
 }
 
 void ContentPolicy::consider(const ContentFacts& facts) {
-  const std::vector<CodecId> ups = candidates(true), downs = candidates(false);
-  const Price best = choose(model_, facts, ups, downs);
+  if (progress_began_ < 0) progress_began_ = facts.progress;
+  const bool warmed_up = warming_up_;
+  warming_up_ = warming_up_ && facts.publication <= kWarmupPublications &&
+                facts.progress - progress_began_ < kWarmupProgress;
+  const Price best = choose(model_, facts, candidates(true), candidates(false));
   if (const std::string lost = std::exchange(distrusted_reason_, {}); !lost.empty())
     return want(best.codecs, lost + ": more bits");
-  if (warming_up_) {
-    const CodecPair q8 = {options_.up_auto ? CodecId::kQ8 : options_.codecs.up,
-                          options_.down_auto ? CodecId::kQ8 : options_.codecs.down};
-    const Price warm = model_.price(facts, q8);
-    warming_up_ = facts.publication <= kWarmupPublications && facts.progress < kWarmupProgress &&
-                  warm.us_for_progress <= kWarmupPriceFactor * best.us_for_progress;
-    if (warming_up_) return want(q8, "the first residuals are as large as the updates");
-    return want(best.codecs, compared(facts, best, warm));
+  if (warming_up_ && q8_affordable_) {
+    const Price q8 =
+        model_.price(facts, {options_.up_auto ? CodecId::kQ8 : options_.codecs.up,
+                             options_.down_auto ? CodecId::kQ8 : options_.codecs.down});
+    q8_affordable_ = q8.us_for_progress <= kWarmupPriceFactor * best.us_for_progress;
+    if (q8_affordable_) return want(q8.codecs, kWarmupReason);
+    return want(best.codecs, compared(facts, best, q8));
   }
   const Price present = model_.price(facts, wanted_);
+  if (warmed_up && !warming_up_) return want(best.codecs, compared(facts, best, present));
   const bool clearly = best.us_for_progress < kClearlyCheaper * present.us_for_progress;
   better_rounds_ = clearly ? better_rounds_ + 1 : 0;
   if (better_rounds_ >= kBetterRounds && rounds_since_change_ >= kRoundsBetweenChanges)
@@ -142,7 +150,7 @@ CodecPair ContentPolicy::decide(const ContentFacts& facts, bool tau_moves) {
   if (!options_.up_auto && facts.publication <= options_.warmup_publications &&
       coarser_than_q8(next.up)) {
     next.up = CodecId::kQ8;
-    why_up = "the first residuals are as large as the updates";
+    why_up = kWarmupReason;
   }
   if (watch_.closing() && coarser_than_q8(next.down)) {
     next.down = CodecId::kQ8;

@@ -54,6 +54,26 @@ TEST_SUITE("server/director") {
     }
   }
 
+  TEST_CASE("with other codecs the link's least tau is found anew, not from where it was") {
+    const PayloadSizes sizes{.wide_elements = 1e5, .narrow_elements = 1e3, .chunk_count = 1};
+    Director director = make_director(
+        {.content = {.codecs = {}, .up_auto = true, .down_auto = true, .sizes = sizes}}, "trend:1");
+    for (const CodecInfo& codec : codecs()) director.content().observe_trial(codec.id, {0, 1, 0.5});
+    WorkerCost worker{1000, {100, 1, 1}};
+    FleetFacts facts;
+    facts.publication = 100;
+    facts.step_us = 1000;
+    facts.exchange_us = 30'000;
+    CHECK(director.compose(facts).tau == 32);
+    facts.workers = {&worker, 1};
+    Directive directive = director.compose(facts);
+    REQUIRE(directive.codec_up == static_cast<uint8_t>(CodecId::kTk1));
+    CHECK(directive.tau == 32);
+    // A third of it would hold 8 by the dead band alone.
+    facts.exchange_us = 3500;
+    CHECK(director.compose(facts).tau == 4);
+  }
+
   TEST_CASE("the last twentieth of a planned run exchanges at every step, whatever the link") {
     CHECK(tau_at("fixed:16", 1000, 1e6, 0.94) == 16);
     CHECK(tau_at("fixed:16", 1000, 1e6, 0.95) == 1);
