@@ -164,7 +164,10 @@ class ServerCore {
   void close_round(TimeUs now);
   void close_last(TimeUs now);
   void observe_round(float divisor, TimeUs now);
+  void gather_payloads(std::span<Member* const> contributors);
   void apply_updates(std::span<Member* const> contributors, float divisor, float keep);
+  void settle(std::span<Member* const> contributors);
+  void close_at_once(std::span<Member* const> contributors, float divisor, CodecId codec);
   void measure_round(std::span<Member* const> contributors, TimeUs now);
   double typical(double RoundTimes::*part) const;
   float divisor_of(std::span<Member* const> members) const;
@@ -174,7 +177,9 @@ class ServerCore {
   void apply_held(TimeUs now);
   void apply_leavers();
   float weight_of(const Member& member) const;
+  RotationKey next_delta_key() const;
   void publish(CodecId codec);
+  void end_publication(CodecId codec, const Status& encoded);
   void publish_if_due(TimeUs now);
   void release();
   void grant(Member& member, RequestToken token);
@@ -210,7 +215,8 @@ class ServerCore {
   double rows_full_ = 0;  // training rows that weigh 1 in this epoch; 0: no member yet
   std::vector<float> master_;
   std::vector<float> published_;
-  std::vector<float> sum_;
+  std::vector<float> sum_;                 // of updates; or the model that is published next
+  std::vector<WeightedPayload> payloads_;  // of updates that are applied now, chunk by chunk
   uint32_t checksum_ = 0;
   std::deque<Delta> deltas_;
   size_t delta_bytes_ = 0;

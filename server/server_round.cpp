@@ -139,19 +139,27 @@ float ServerCore::divisor_of(std::span<Member* const> members) const {
   return static_cast<float>(sum) * 0x1p-19f;
 }
 
-void ServerCore::apply_updates(std::span<Member* const> contributors, float divisor, float keep) {
-  bool any = false;
-  std::ranges::fill(sum_, 0.0f);
-  for (uint32_t chunk = 0; chunk < layout().chunk_count(); ++chunk) {
-    std::vector<WeightedPayload> payloads;
+void ServerCore::gather_payloads(std::span<Member* const> contributors) {
+  payloads_.clear();
+  for (uint32_t chunk = 0; chunk < layout().chunk_count(); ++chunk)
     for (const Member* member : contributors)
       if (!member->held->views.empty())
-        payloads.push_back({member->held->views[chunk], weight_of(*member)});
-    if (payloads.empty()) break;
-    any = true;
-    sum_payloads(layout(), chunk, payloads, options_.run.training.seed, sum_);
-  }
-  if (any && divisor > 0) apply_mean(sum_, divisor, keep, master_);
+        payloads_.push_back({member->held->views[chunk], weight_of(*member)});
+}
+
+void ServerCore::apply_updates(std::span<Member* const> contributors, float divisor, float keep) {
+  gather_payloads(contributors);
+  if (payloads_.empty()) std::ranges::fill(sum_, 0.0f);
+  const size_t workers = payloads_.size() / layout().chunk_count();
+  for (uint32_t chunk = 0; workers > 0 && chunk < layout().chunk_count(); ++chunk)
+    sum_payloads(layout(), chunk, std::span(payloads_).subspan(chunk * workers, workers),
+                 options_.run.training.seed, sum_);
+  if (workers > 0 && divisor > 0) apply_mean(sum_, divisor, keep, master_);
+  settle(contributors);
+}
+
+void ServerCore::settle(std::span<Member* const> contributors) {
+  payloads_.clear();
   ++version_;
   for (Member* member : contributors) {
     if (observer_ != nullptr) observer_->applied(*member, *member->held);
@@ -206,10 +214,15 @@ void ServerCore::close_round(TimeUs now) {
   if (compares)
     for (const Member* member : weighed)
       comparison_.add(member->id, static_cast<double>(weight_of(*member)), member->held->chunks);
-  apply_updates(contributors, divisor, directive_.keep);
-  if (compares) observe_round(divisor, now);
-  finish_evaluations(true);
-  publish(finishing_ ? CodecId::kRaw32 : static_cast<CodecId>(directive_.codec_down));
+  const CodecId codec = finishing_ ? CodecId::kRaw32 : static_cast<CodecId>(directive_.codec_down);
+  if (weighed.empty() || divisor <= 0 || compares) {
+    apply_updates(contributors, divisor, directive_.keep);
+    if (compares) observe_round(divisor, now);
+    finish_evaluations(true);
+    publish(codec);
+  } else {
+    close_at_once(contributors, divisor, codec);
+  }
   last_publication_at_ = now;
   finished_ = finishing_;
   ++round_;
@@ -233,6 +246,20 @@ void ServerCore::observe_round(float divisor, TimeUs now) {
   director_.observe_round(round);
 }
 
+// As apply_updates(), finish_evaluations() and publish(), in one trip through the model.
+void ServerCore::close_at_once(std::span<Member* const> contributors, float divisor,
+                               CodecId codec) {
+  gather_payloads(contributors);
+  const RoundClose close{payloads_, options_.run.training.seed, divisor, directive_.keep};
+  const Status encoded = close_and_publish(layout(), close, codec, next_delta_key(), master_,
+                                           published_, sum_, &encoded_);
+  settle(contributors);
+  finish_evaluations(true);
+  look_before_publishing();
+  if (encoded.ok()) published_.swap(sum_);
+  end_publication(codec, encoded);
+}
+
 void ServerCore::close_last(TimeUs now) {
   const bool any_held =
       std::ranges::any_of(members_, [](const Member& member) { return member.held.has_value(); });
@@ -250,13 +277,20 @@ void ServerCore::close_last(TimeUs now) {
   compose_directive();
 }
 
+RotationKey ServerCore::next_delta_key() const {
+  return {downlink_seed(options_.run.training.seed), publication_ + 1};
+}
+
 void ServerCore::publish(CodecId codec) {
   look_before_publishing();
-  const RotationKey key{downlink_seed(options_.run.training.seed), publication_ + 1};
-  if (Status status = encode_delta(layout(), codec, key, master_, published_, &encoded_);
-      !status.ok()) {
+  end_publication(codec,
+                  encode_delta(layout(), codec, next_delta_key(), master_, published_, &encoded_));
+}
+
+void ServerCore::end_publication(CodecId codec, const Status& encoded) {
+  if (!encoded.ok()) {
     log_error("version %llu is not finite and is dropped: %s",
-              static_cast<unsigned long long>(version_), status.message().c_str());
+              static_cast<unsigned long long>(version_), encoded.message().c_str());
     master_ = published_;
     return;
   }

@@ -53,6 +53,27 @@ TEST_SUITE("server/round") {
     }
   }
 
+  TEST_CASE("a version that can't be published is dropped whole, and the next round goes on") {
+    ServerDesk desk(desk_options("bsp", 600, 300));
+    HandWorker a{&desk, "a"}, b{&desk, "b"};
+    test::join({&a, &b});
+    const auto round = [&](float value) {
+      a.exchange(value);
+      b.exchange(value);
+    };
+    round(0x1.8p118f);
+    const std::vector<float> before(desk.core().published().begin(), desk.core().published().end());
+    const uint64_t publication = desk.core().publication();
+    CHECK(before[0] == 0x1.8p118f);
+    round(0x1.8p118f);
+    CHECK(desk.core().publication() == publication);
+    CHECK(std::ranges::equal(desk.core().published(), before));
+    CHECK(std::ranges::equal(desk.core().master(), before));
+    round(-0x1.0p118f);
+    CHECK(desk.core().publication() == publication + 1);
+    CHECK(desk.core().published()[0] == 0x1p117f);
+  }
+
   TEST_CASE("compat: Ready waits until everybody has its minimum, then all are told to cut") {
     Pair pair("compat");
     const uint64_t round = pair.desk.core().round();
