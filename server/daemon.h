@@ -60,7 +60,7 @@ class ServerDaemon {
   RequestToken next_token_ = 1;
   std::atomic<Stop> stop_ = Stop::kNone;
   ServerProgress progress_;
-  LogLimit broken_lines_;  // about messages that are none
+  LogLimit broken_lines_;       // about messages that are none
   TimeUs started_at_ = kNever;  // when the first worker joined
   TimeUs checkpoint_at_ = 0;
   uint64_t checkpoint_version_ = UINT64_MAX;
