@@ -6,10 +6,16 @@ namespace paceline {
 
 namespace {
 
-// Publications from one look at the gap to the next, and from one trial of the other codecs to the
-// next: a look reads the model twice, a trial encodes it with each codec.
+// Publications from one look at the gap to the next: a look reads the model twice.
 constexpr uint64_t kLookEvery = 5;
+// And from one trial of the other codecs to the next: a trial encodes the model with each. The
+// first changes are easier to code than what follows, so the first trials come sooner.
 constexpr uint64_t kTryEvery = 50;
+constexpr uint64_t kTrySoonEvery = 10;
+
+bool trial_is_due(uint64_t publication) {
+  return publication % (publication < kTryEvery ? kTrySoonEvery : kTryEvery) == 1;
+}
 
 const char* codec_name(uint8_t wire_id) { return codec_info(static_cast<CodecId>(wire_id)).name; }
 
@@ -49,7 +55,7 @@ void ServerCore::look_before_publishing() {
   looked_norm_ = 0;
   if (publication_ % kLookEvery != 1 && !content().closing_gap()) return;
   looked_norm_ = measure_gap(layout(), master_, published_).norm;
-  if (content().automatic() && publication_ % kTryEvery == 1) try_codecs(looked_norm_);
+  if (content().automatic() && trial_is_due(publication_)) try_codecs(looked_norm_);
 }
 
 void ServerCore::look_after_publishing(CodecId codec) {
@@ -60,11 +66,11 @@ void ServerCore::look_after_publishing(CodecId codec) {
 
 void ServerCore::try_codecs(double coded_norm) {
   std::vector<float> tried;
+  EncodedUpdate encoded;  // what is about to be published may stand in encoded_ already
   for (const CodecInfo& codec : codecs()) {
     if (!codec.lossy || !may_be_chosen(codec)) continue;
     tried = published_;
-    const RotationKey key{downlink_seed(options_.run.training.seed), publication_ + 1};
-    if (!encode_delta(layout(), codec.id, key, master_, tried, &encoded_).ok()) return;
+    if (!encode_delta(layout(), codec.id, next_delta_key(), master_, tried, &encoded).ok()) return;
     const double kept_back = measure_gap(layout(), master_, tried).norm;
     director_.content().observe_trial(codec.id, {0, coded_norm, kept_back});
   }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "runtime/base/checksum.h"
 #include "tests/server/server_desk.h"
 
 using namespace paceline;
@@ -19,9 +20,11 @@ struct LinkedWorker {
   double us_per_byte = 0;
   TimeUs trip_us = 200;
   uint32_t fetch_us = 0;
+  std::vector<float> model = {};  // as this worker holds it
 
   CodecPair round() {
     ServerDesk& desk = *hand.desk;
+    if (model.empty()) model.assign(desk.core().published().begin(), desk.core().published().end());
     ++hand.sequence;
     EncodedUpdate update = hand.update(0.001f);
     for (uint32_t i = 0; i < update.chunks.size(); ++i)
@@ -49,13 +52,20 @@ struct LinkedWorker {
     fetch.from = publication - 1;
     fetch.to = publication;
     double bytes = 0;
+    uint32_t checksum = 0;
     for (fetch.chunk = 0; fetch.chunk < desk.layout().chunk_count(); ++fetch.chunk) {
       const std::optional<Message> answer = desk.ask(hand.session, fetch);
       REQUIRE(as<Fetched>(answer) != nullptr);
-      bytes += static_cast<double>(as<Fetched>(answer)->payload.size());
+      const Fetched& fetched = *as<Fetched>(answer);
+      bytes += static_cast<double>(fetched.payload.size());
+      apply_delta(desk.layout(),
+                  verify_payload(desk.layout(), fetch.chunk, fetched.payload).value(),
+                  downlink_seed(3), model);
+      checksum = fetched.checksum;
       fetch_us += static_cast<uint32_t>(trip_us);
     }
     fetch_us += static_cast<uint32_t>(bytes * us_per_byte);
+    CHECK(model_checksum(model) == checksum);
     desk.now += 100'000;
   }
 };

@@ -89,11 +89,12 @@ TEST_SUITE("simulate/content") {
     }
   }
 
-  TEST_CASE("a thin link gets no more bits than a fast one, and both learn") {
+  TEST_CASE("on a thin link exchanges have few bits and are rare, and it learns as on a fast one") {
     const Run thin = run_auto("compat", 5e4, 500, 60), fast = run_auto("compat", 1e9, 500, 60);
     const Directive &few = thin.fleet->server().directive(),
                     &many = fast.fleet->server().directive();
-    CHECK(bits(few.codec_up) + bits(few.codec_down) <= bits(many.codec_up) + bits(many.codec_down));
+    CHECK(bits(few.codec_up) < 2);
+    CHECK(bits(few.codec_down) < 2);
     CHECK(few.tau >= many.tau);
     for (const Run* run : {&thin, &fast})
       CHECK(test::toy_loss(toy(), run->fleet->server().published()) < 0.85);
