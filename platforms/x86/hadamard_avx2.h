@@ -6,20 +6,11 @@
 // of at most 256, so that direction runs in integers and multiplies once at its end.
 #pragma once
 
-#include <immintrin.h>
-
-#include "runtime/quant/kernel_math.h"
-#include "runtime/quant/kernels.h"
+#include "platforms/x86/block_avx2.h"
 
 namespace paceline {
 
 namespace {
-
-#define PACELINE_INLINE static inline __attribute__((always_inline))
-#define PACELINE_UNROLL _Pragma("GCC unroll 16")
-
-constexpr size_t kLanes = 8;
-constexpr size_t kVectors = kKernelBlock / kLanes;
 
 // Entry b: the eight bits of byte b as sign bits of eight floats.
 struct SignMasks {
@@ -68,6 +59,17 @@ PACELINE_INLINE void hadamard_64(__m256 v[8]) {
     }
 }
 
+// Stages 1 to 32 of a block: load(v) gives register v, h takes what comes of it.
+template <class Load>
+PACELINE_INLINE void transform_groups(Load load, float* h) {
+  for (size_t group = 0; group < kVectors; group += 8) {
+    __m256 v[8];
+    for (size_t k = 0; k < 8; ++k) v[k] = load(group + k);
+    hadamard_64(v);
+    for (size_t k = 0; k < 8; ++k) _mm256_store_ps(h + (group + k) * kLanes, v[k]);
+  }
+}
+
 // Stages 64 and 128 of the four registers v, v + 8, v + 16, v + 24.
 PACELINE_INLINE void hadamard_top(const float* values, size_t v, __m256 out[4]) {
   const __m256 a = _mm256_load_ps(values + v * kLanes);
@@ -82,6 +84,29 @@ PACELINE_INLINE void hadamard_top(const float* values, size_t v, __m256 out[4]) 
   out[1] = _mm256_add_ps(a_b, c_d);
   out[2] = _mm256_sub_ps(ab, cd);
   out[3] = _mm256_sub_ps(a_b, c_d);
+}
+
+// Stages 64 and 128 of a block: calls use(v, value) for each register v, not in order.
+template <class Use>
+PACELINE_INLINE void transform_tops(const float* h, Use use) {
+  for (size_t v = 0; v < 8; ++v) {
+    __m256 top[4];
+    hadamard_top(h, v, top);
+    for (size_t k = 0; k < 4; ++k) use(v + 8 * k, top[k]);
+  }
+}
+
+// c = flush(update + residual) and y = H(D c) before stages 64 and 128.
+template <bool kFeedback>
+PACELINE_INLINE void gather_rotated(const float* update, const float* residual,
+                                    const uint64_t* signs, float* c, float* y) {
+  transform_groups(
+      [&](size_t v) {
+        const __m256 value = flush(load_sum<kFeedback>(update, residual, v));
+        if (kFeedback) _mm256_store_ps(c + v * kLanes, value);
+        return _mm256_xor_ps(value, sign_mask(signs, v));
+      },
+      y);
 }
 
 // Entry b: the transform of the eight signs in byte b, as eight int8.

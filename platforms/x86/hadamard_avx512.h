@@ -5,20 +5,11 @@
 // of at most 256, so that direction runs in integers and multiplies once at its end.
 #pragma once
 
-#include <immintrin.h>
-
-#include "runtime/quant/kernel_math.h"
-#include "runtime/quant/kernels.h"
+#include "platforms/x86/block_avx512.h"
 
 namespace paceline {
 
 namespace {
-
-#define PACELINE_INLINE static inline __attribute__((always_inline))
-#define PACELINE_UNROLL _Pragma("GCC unroll 16")
-
-constexpr size_t kLanes = 16;
-constexpr size_t kVectors = kKernelBlock / kLanes;
 
 // Sixteen sign bits at any address, vector v of a block.
 PACELINE_INLINE __mmask16 sign_bits(const void* bits, size_t v) {
@@ -69,6 +60,19 @@ PACELINE_INLINE void hadamard(__m512 v[kVectors]) {
   stage_across<2>(v);
   stage_across<4>(v);
   stage_across<8>(v);
+}
+
+// y = H(D c) to registers, c = flush(update + residual) to memory.
+template <bool kFeedback>
+PACELINE_INLINE void gather_rotated(const float* update, const float* residual,
+                                    const uint64_t* signs, float* c, __m512 y[kVectors]) {
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) {
+    const __m512 value = flush(load_sum<kFeedback>(update, residual, v));
+    if (kFeedback) _mm512_store_ps(c + v * kLanes, value);
+    y[v] = negate(value, sign_bits(signs, v));
+  }
+  hadamard(y);
 }
 
 // Entry n: the transform of the four signs in the half byte n, as four int8.

@@ -4,53 +4,14 @@
 // the first leaves c (or y) in a buffer that stays in the first-level cache, the second writes the
 // residual. Blocks are whole, so no loop has a tail. Fused multiply-adds stand only where the
 // product is exact: a code times a scale, or a scale times a weight.
+#include "platforms/x86/block_avx2.h"
 #include "platforms/x86/hadamard_avx2.h"
+#include "platforms/x86/q4_avx2.h"
 #include "platforms/x86/sparse_avx2.h"
 
 namespace paceline {
 
 namespace {
-
-PACELINE_INLINE __m256 magnitude(__m256 v) {
-  return _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32(kMagnitudeBits)));
-}
-
-// All ones where a magnitude is at least `least`.
-PACELINE_INLINE __m256 not_small(__m256 magnitudes, uint32_t least) {
-  return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_castps_si256(magnitudes),
-                                                _mm256_set1_epi32(static_cast<int>(least) - 1)));
-}
-
-PACELINE_INLINE __m256 flush(__m256 v) {
-  return _mm256_and_ps(v, not_small(magnitude(v), kFlushBits));
-}
-
-static void flush_block(float* values) {
-  for (size_t i = 0; i < kKernelBlock; i += kLanes)
-    _mm256_storeu_ps(values + i, flush(_mm256_loadu_ps(values + i)));
-}
-
-PACELINE_INLINE uint32_t max_lane(__m256i v) {
-  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4E));
-  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xB1));
-  return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
-}
-
-// The sixteen lanes of a mean, folded 16 -> 8 -> 4 -> 2 -> 1.
-PACELINE_INLINE float fold(const __m256 lanes[2]) {
-  const __m256 eight = _mm256_add_ps(lanes[0], lanes[1]);
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
-}
-
-// Vector v of update + residual; kFeedback: there is a residual.
-template <bool kFeedback>
-PACELINE_INLINE __m256 load_sum(const float* update, const float* residual, size_t v) {
-  const __m256 value = _mm256_loadu_ps(update + v * kLanes);
-  return kFeedback ? _mm256_add_ps(value, _mm256_loadu_ps(residual + v * kLanes)) : value;
-}
 
 PACELINE_INLINE void store_signs(unsigned char* codes, size_t v, __m256 values) {
   codes[v] = static_cast<unsigned char>(_mm256_movemask_ps(values));
@@ -71,23 +32,6 @@ bool sums_in_range(const float* a, const float* b, size_t blocks) {
   return b != nullptr ? all_in_range<true>(a, b, blocks) : all_in_range<false>(a, nullptr, blocks);
 }
 
-// c = flush(update + residual) to memory; returns the bits of the largest |c|. Without a residual c
-// is the update itself: what is small has the code 0 either way.
-template <bool kFeedback>
-PACELINE_INLINE uint32_t gather(const float* update, const float* residual, float* c) {
-  __m256i maxima[4] = {};
-  for (size_t v = 0; v < kVectors; v += 4)
-    for (size_t k = 0; k < 4; ++k) {
-      const __m256 value = load_sum<kFeedback>(update, residual, v + k);
-      const __m256 size = magnitude(value);
-      maxima[k] = _mm256_max_epi32(maxima[k], _mm256_castps_si256(size));
-      if (kFeedback)
-        _mm256_store_ps(c + (v + k) * kLanes, _mm256_and_ps(value, not_small(size, kFlushBits)));
-    }
-  return max_lane(_mm256_max_epi32(_mm256_max_epi32(maxima[0], maxima[1]),
-                                   _mm256_max_epi32(maxima[2], maxima[3])));
-}
-
 // Codes and residual of 32 elements. cvtps rounds half to even, and |c * inverse| hardly passes
 // 127.
 template <bool kFeedback>
@@ -101,12 +45,7 @@ PACELINE_INLINE void encode_q8_32(const float* c, __m256 scale, __m256 inverse, 
       _mm256_storeu_ps(residual + k * kLanes,
                        _mm256_fnmadd_ps(_mm256_cvtepi32_ps(q[k]), scale, value));
   }
-  const __m256i packed =
-      _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-  // The packs work in 128-bit halves; this puts the groups of four back in order.
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes),
-                      _mm256_permutevar8x32_epi32(packed, order));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), pack_32(q));
 }
 
 template <bool kFeedback>
@@ -182,22 +121,6 @@ void encode_s1(const float* update, float* residual, size_t blocks, unsigned cha
     encode_s1_blocks<true>(update, residual, blocks, scales, codes);
   else
     encode_s1_blocks<false>(update, nullptr, blocks, scales, codes);
-}
-
-// c = flush(update + residual) and y = H(D c) before the last two stages.
-template <bool kFeedback>
-PACELINE_INLINE void gather_rotated(const float* update, const float* residual,
-                                    const uint64_t* signs, float* c, float* y) {
-  for (size_t group = 0; group < kVectors; group += 8) {
-    __m256 v[8];
-    for (size_t k = 0; k < 8; ++k) {
-      const __m256 value = flush(load_sum<kFeedback>(update, residual, group + k));
-      if (kFeedback) _mm256_store_ps(c + (group + k) * kLanes, value);
-      v[k] = _mm256_xor_ps(value, sign_mask(signs, group + k));
-    }
-    hadamard_64(v);
-    for (size_t k = 0; k < 8; ++k) _mm256_store_ps(y + (group + k) * kLanes, v[k]);
-  }
 }
 
 // Finishes y, packs its signs and returns its mean magnitude. Lanes 0 to 7 of the mean are the even
@@ -319,23 +242,13 @@ void sum_s1(const BlockTerm* terms, size_t count, float* acc) {
 
 void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
   alignas(32) float h[kKernelBlock];
-  for (size_t group = 0; group < kVectors; group += 8) {
-    __m256 v[8];
-    for (size_t k = 0; k < 8; ++k) v[k] = _mm256_loadu_ps(rotated + (group + k) * kLanes);
-    hadamard_64(v);
-    for (size_t k = 0; k < 8; ++k) _mm256_store_ps(h + (group + k) * kLanes, v[k]);
-  }
-  for (size_t v = 0; v < 8; ++v) {
-    __m256 top[4];
-    hadamard_top(h, v, top);
-    for (size_t k = 0; k < 4; ++k) {
-      const size_t at = v + 8 * k;
-      float* to = into + at * kLanes;
-      const __m256 value = _mm256_mul_ps(top[k], _mm256_set1_ps(0.0625f));
-      _mm256_storeu_ps(
-          to, _mm256_add_ps(_mm256_loadu_ps(to), _mm256_xor_ps(value, sign_mask(signs, at))));
-    }
-  }
+  transform_groups([&](size_t v) { return _mm256_loadu_ps(rotated + v * kLanes); }, h);
+  transform_tops(h, [&](size_t v, __m256 top) {
+    float* to = into + v * kLanes;
+    const __m256 value = _mm256_mul_ps(top, _mm256_set1_ps(0.0625f));
+    _mm256_storeu_ps(to,
+                     _mm256_add_ps(_mm256_loadu_ps(to), _mm256_xor_ps(value, sign_mask(signs, v))));
+  });
 }
 
 bool subtract(const float* a, const float* b, size_t blocks, float* difference) {
@@ -383,6 +296,11 @@ constinit const KernelSet kernel_set_avx2 = {
     .unrotate_add = unrotate_add,
     .subtract = subtract,
     .apply_mean = apply_mean,
+    .encode_q4 = encode_q4,
+    .encode_q4r = encode_q4r,
+    .add_q4 = add_q4,
+    .add_q4r = add_q4r,
+    .sum_q4 = sum_q4,
     .gather_maxima = gather_maxima,
     .find_large = find_large,
 };

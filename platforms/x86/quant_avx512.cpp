@@ -3,46 +3,14 @@
 // A block is 16 registers of sixteen floats, half of what there is, so an encoder reads it once and
 // holds it. Blocks are whole, so no loop has a tail. Fused multiply-adds stand only where the
 // product is exact: a code times a scale, or a scale times a weight.
+#include "platforms/x86/block_avx512.h"
 #include "platforms/x86/hadamard_avx512.h"
+#include "platforms/x86/q4_avx512.h"
 #include "platforms/x86/sparse_avx512.h"
 
 namespace paceline {
 
 namespace {
-
-PACELINE_INLINE __m512 magnitude(__m512 v) {
-  return _mm512_and_ps(v, _mm512_castsi512_ps(_mm512_set1_epi32(kMagnitudeBits)));
-}
-
-PACELINE_INLINE __mmask16 not_small(__m512 magnitudes, uint32_t least) {
-  return _mm512_cmpge_epu32_mask(_mm512_castps_si512(magnitudes),
-                                 _mm512_set1_epi32(static_cast<int>(least)));
-}
-
-PACELINE_INLINE __m512 flush(__m512 v) {
-  return _mm512_maskz_mov_ps(not_small(magnitude(v), kFlushBits), v);
-}
-
-static void flush_block(float* values) {
-  for (size_t i = 0; i < kKernelBlock; i += kLanes)
-    _mm512_storeu_ps(values + i, flush(_mm512_loadu_ps(values + i)));
-}
-
-// The sixteen lanes of a mean, folded 16 -> 8 -> 4 -> 2 -> 1.
-PACELINE_INLINE float fold(__m512 lanes) {
-  const __m256 eight =
-      _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps(lanes, 1));
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
-}
-
-// Vector v of update + residual; kFeedback: there is a residual.
-template <bool kFeedback>
-PACELINE_INLINE __m512 load_sum(const float* update, const float* residual, size_t v) {
-  const __m512 value = _mm512_loadu_ps(update + v * kLanes);
-  return kFeedback ? _mm512_add_ps(value, _mm512_loadu_ps(residual + v * kLanes)) : value;
-}
 
 // The sign bits of 64 values. As one word, because what is stored in pieces and loaded whole has to
 // wait for the cache.
@@ -83,11 +51,7 @@ PACELINE_INLINE void encode_q8_64(const __m512 c[4], __m512 scale, __m512 invers
       _mm512_storeu_ps(residual + k * kLanes,
                        _mm512_fnmadd_ps(_mm512_cvtepi32_ps(q[k]), scale, c[k]));
   }
-  const __m512i packed =
-      _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
-  // The packs work in 128-bit quarters; this puts the groups of four back in order.
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(order, packed));
+  _mm512_storeu_si512(codes, pack_64(q));
 }
 
 template <bool kFeedback>
@@ -96,15 +60,7 @@ static void encode_q8_blocks(const float* update, float* residual, size_t blocks
   for (size_t block = 0; block < blocks;
        ++block, update += kKernelBlock, residual = next_block(residual), codes += kKernelBlock) {
     __m512 c[kVectors];
-    __m512i maxima[2] = {};
-    PACELINE_UNROLL
-    for (size_t v = 0; v < kVectors; ++v) {
-      const __m512 value = load_sum<kFeedback>(update, residual, v);
-      const __m512 size = magnitude(value);
-      maxima[v % 2] = _mm512_max_epu32(maxima[v % 2], _mm512_castps_si512(size));
-      c[v] = kFeedback ? _mm512_maskz_mov_ps(not_small(size, kFlushBits), value) : value;
-    }
-    const uint32_t absmax = _mm512_reduce_max_epu32(_mm512_max_epu32(maxima[0], maxima[1]));
+    const uint32_t absmax = gather<kFeedback>(update, residual, c);
     if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
       skip_block(absmax < kZeroBlockBits, update, residual, scales, block, codes, kKernelBlock);
       continue;
@@ -175,19 +131,6 @@ void encode_s1(const float* update, float* residual, size_t blocks, unsigned cha
     encode_s1_blocks<true>(update, residual, blocks, scales, codes);
   else
     encode_s1_blocks<false>(update, nullptr, blocks, scales, codes);
-}
-
-// y = 16 H(D c) / 16 to registers, c = flush(update + residual) to memory.
-template <bool kFeedback>
-PACELINE_INLINE void gather_rotated(const float* update, const float* residual,
-                                    const uint64_t* signs, float* c, __m512 y[kVectors]) {
-  PACELINE_UNROLL
-  for (size_t v = 0; v < kVectors; ++v) {
-    const __m512 value = flush(load_sum<kFeedback>(update, residual, v));
-    if (kFeedback) _mm512_store_ps(c + v * kLanes, value);
-    y[v] = negate(value, sign_bits(signs, v));
-  }
-  hadamard(y);
 }
 
 template <bool kFeedback>
@@ -359,6 +302,11 @@ constinit const KernelSet kernel_set_avx512 = {
     .unrotate_add = unrotate_add,
     .subtract = subtract,
     .apply_mean = apply_mean,
+    .encode_q4 = encode_q4,
+    .encode_q4r = encode_q4r,
+    .add_q4 = add_q4,
+    .add_q4r = add_q4r,
+    .sum_q4 = sum_q4,
     .gather_maxima = gather_maxima,
     .find_large = find_large,
 };
