@@ -16,7 +16,6 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kSliceBlocks = kTileBlocks;
-constexpr size_t kLineElements = 64 / sizeof(float);
 constexpr size_t kSliceElements = kSliceBlocks * kBlockElements;
 
 // RAW32 carries the values themselves.
@@ -43,15 +42,6 @@ const float* values_of(const Publication& publication, size_t at, size_t blocks,
           : kernels().subtract(master, publication.published + at, blocks, scratch);
   if (!in_range) return nullptr;
   return publication.published == nullptr ? master : scratch;
-}
-
-// The sum computes for longer than these lines take to come.
-void prefetch_slice(const Publication& publication, const CodedBlocks& slice) {
-  const size_t at = size_t{slice.first_block} * kBlockElements;
-  for (size_t i = 0; i < size_t{slice.block_count} * kBlockElements; i += kLineElements) {
-    __builtin_prefetch(publication.master + at + i, 1);
-    if (publication.published != nullptr) __builtin_prefetch(publication.published + at + i, 0);
-  }
 }
 
 // Calls visit(first, slice, output) for slices of a part; `first` counts from the part's begin.
@@ -144,7 +134,6 @@ Status close_and_publish(const ParameterLayout& layout, const RoundClose& close,
                       coder, blocks, to,
                       [&](size_t first, const CodedBlocks& slice, const CodedOutput& slice_to) {
                         if (!in_range) return;
-                        prefetch_slice(publication, slice);
                         float acc[kSliceElements];
                         sum->sum_tile(first, slice.block_count, acc);
                         kernels().apply_mean(
