@@ -74,10 +74,11 @@ class LossEstimate {
  public:
   // Numbers that can't be are ignored: they come from the network.
   void observe(CodecId codec, const CodingNorms& norms);
-  // Share of |update + residual|^2 that `codec` keeps back; nearly all of it before it was
-  // measured.
+  // What `codec`, which was not in use, made of something.
+  void observe_trial(CodecId codec, const CodingNorms& norms);
+  // Share of |update + residual|^2 that `codec` keeps back in use; nearly all of it before anything
+  // is known.
   double lost_share(const CodecInfo& codec) const;
-  bool known(CodecId codec) const { return lost_.contains(codec); }
   // Ends a round. Why `codec` is losing, for people; empty: it is not.
   std::string losing(CodecId codec);
   // The trend begins again: what was, was another codec's or another tau's.
@@ -85,7 +86,7 @@ class LossEstimate {
 
  private:
   static constexpr size_t kTrendRounds = 16;
-  std::map<CodecId, RecentMedian> lost_;
+  std::map<CodecId, RecentMedian> lost_, tried_;
   double backlog_sum_ = 0;  // of this round: |residual| / |update|
   uint32_t backlog_count_ = 0;
   std::array<double, kTrendRounds> backlogs_ = {};  // of the last rounds, oldest first

@@ -7,11 +7,11 @@ namespace paceline {
 
 namespace {
 
-// The warm-up: so many publications, or this share of a planned run. Codecs that keep back more
-// than half wait for its end; Q8 goes where it costs little more than the cheapest.
+// The warm-up: so many publications, or this share of a planned run. Codecs that keep back much wait
+// for its end; Q8 goes where it costs little more than the cheapest.
 constexpr uint64_t kWarmupPublications = 20;
 constexpr double kWarmupProgress = 0.05;
-constexpr double kWarmupLostShareMax = 0.5;
+constexpr double kWarmupLostShareMax = 0.6;
 constexpr double kWarmupPriceFactor = 1.5;
 constexpr const char* kWarmupReason = "the first residuals are as large as the updates";
 // Another pair has to be so much cheaper, in so many rounds running, so many rounds after the last
@@ -65,10 +65,10 @@ void ContentPolicy::observe_publication(CodecId codec, const CodingNorms& norms,
   watch_.observe(gap, kept_back * kept_back, publication);
 }
 
+// Of the workers' updates nothing better is known of a codec that they have not used.
 void ContentPolicy::observe_trial(CodecId codec, const CodingNorms& norms) {
-  model_.down.observe(codec, norms);
-  // Until the workers have used it, it is the best that is known of their updates.
-  if (codec != now_.up || !model_.up.known(codec)) model_.up.observe(codec, norms);
+  model_.up.observe_trial(codec, norms);
+  model_.down.observe_trial(codec, norms);
 }
 
 std::vector<CodecId> ContentPolicy::candidates(bool up) const {

@@ -22,24 +22,41 @@ double median(std::span<const double> values) {
 
 bool is_norm(double value) { return value >= 0 && std::isfinite(value); }
 
+bool are_norms(const CodingNorms& norms) {
+  return is_norm(norms.update) && is_norm(norms.coded) && is_norm(norms.residual);
+}
+
+void add_share(const CodingNorms& norms, RecentMedian* shares) {
+  const double kept_back = norms.residual / norms.coded;
+  shares->add(std::min(kept_back * kept_back, 1.0));
+}
+
 }  // namespace
 
 void LossEstimate::observe(CodecId codec, const CodingNorms& norms) {
-  if (!is_norm(norms.update) || !is_norm(norms.residual) || !is_norm(norms.coded)) return;
-  if (norms.coded > 0) {
-    const double kept_back = norms.residual / norms.coded;
-    lost_[codec].add(std::min(kept_back * kept_back, 1.0));
-  }
+  if (!are_norms(norms)) return;
+  if (norms.coded > 0) add_share(norms, &lost_[codec]);
   if (norms.update > 0) {
     backlog_sum_ += norms.residual / norms.update;
     ++backlog_count_;
   }
 }
 
+void LossEstimate::observe_trial(CodecId codec, const CodingNorms& norms) {
+  if (are_norms(norms) && norms.coded > 0) add_share(norms, &tried_[codec]);
+}
+
 double LossEstimate::lost_share(const CodecInfo& codec) const {
   if (!codec.lossy) return 0;
-  const auto found = lost_.find(codec.id);
-  return found == lost_.end() ? kLostShareMax : std::min(found->second.value(), kLostShareMax);
+  double lost = kLostShareMax;
+  if (const auto used = lost_.find(codec.id); used != lost_.end()) {
+    lost = used->second.value();
+  } else if (const auto tried = tried_.find(codec.id); tried != tried_.end()) {
+    // In use it gets through less: what it can't say well comes again with the next change.
+    const double kept = 1 - tried->second.value();
+    lost = 1 - kept * kept;
+  }
+  return std::min(lost, kLostShareMax);
 }
 
 std::string LossEstimate::losing(CodecId codec) {

@@ -14,8 +14,8 @@ namespace {
 ContentPolicy automatic() {
   ContentPolicy policy(
       {.codecs = {}, .up_auto = true, .down_auto = true, .sizes = test::demo_sizes()});
-  test::observe_all(
-      [&](CodecId codec, const CodingNorms& norms) { policy.observe_trial(codec, norms); });
+  for (const CodecInfo& codec : codecs())
+    policy.observe_trial(codec.id, {0, 1, test::tried_norm(codec.id)});
   return policy;
 }
 
@@ -162,8 +162,8 @@ TEST_SUITE("content/policy") {
     ContentPolicy half({.codecs = {CodecId::kRaw32, CodecId::kRaw32},
                         .down_auto = true,
                         .sizes = test::demo_sizes()});
-    test::observe_all(
-        [&](CodecId codec, const CodingNorms& norms) { half.observe_trial(codec, norms); });
+    for (const CodecInfo& codec : codecs())
+      half.observe_trial(codec.id, {0, 1, test::tried_norm(codec.id)});
     const CodecPair codecs = after(&half, fleet.facts, 20);
     CHECK(codecs.up == CodecId::kRaw32);
     CHECK(bits(codecs.down) < 2);

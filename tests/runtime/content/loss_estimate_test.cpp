@@ -35,6 +35,18 @@ TEST_SUITE("content/loss_estimate") {
     CHECK(losses.lost_share(codec_info(CodecId::kQ8)) > 0.9);
   }
 
+  TEST_CASE(
+      "a trial is a promise: of what it gets through the same share counts, until the codec is "
+      "used") {
+    LossEstimate losses;
+    losses.observe_trial(CodecId::kTk5, {0, 1, 0.6});
+    CHECK(losses.lost_share(codec_info(CodecId::kTk5)) == doctest::Approx(1 - 0.64 * 0.64));
+    losses.observe(CodecId::kTk5, {0, 1, 0.8});
+    losses.observe_trial(CodecId::kTk5, {0, 1, 0.1});
+    CHECK(losses.lost_share(codec_info(CodecId::kTk5)) == doctest::Approx(0.64));
+    CHECK(losses.losing(CodecId::kTk5).empty());
+  }
+
   TEST_CASE("the codecs' own encodings have the shares that their bits allow") {
     // Gaussian rows as updates are: the sum of uniform numbers. One bit keeps back 1 - 2/pi.
     const ParameterLayout layout =
