@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/base/clock.h"
@@ -101,5 +102,7 @@ struct Member {
   uint32_t step_us = 0;
   float training_loss = 0;
 };
+// A table that grows must move its members: a copy's views would point into what is gone.
+static_assert(std::is_nothrow_move_constructible_v<Member>);
 
 }  // namespace paceline

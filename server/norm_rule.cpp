@@ -1,7 +1,6 @@
 #include "server/norm_rule.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace paceline {
 
@@ -23,12 +22,12 @@ void NormHistory::remember(double norm, uint32_t exchange_tau) {
   if (exchange_tau != tau) norms.clear();
   tau = exchange_tau;
   norms.push_back(norm);
-  if (norms.size() > kWindow) norms.pop_front();
+  if (norms.size() > kWindow) norms.erase(norms.begin());
 }
 
 double NormHistory::usual(uint32_t exchange_tau) const {
   if (exchange_tau != tau || norms.size() < kEnough) return 0;
-  return median({norms.begin(), norms.end()});
+  return median(norms);
 }
 
 double usual_of_round(std::span<const double> norms) {

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <span>
+#include <vector>
 
 #include "runtime/wire/messages.h"
 
@@ -24,7 +24,7 @@ struct NormHistory {
   // The median at this tau; 0 while there are too few.
   double usual(uint32_t exchange_tau) const;
 
-  std::deque<double> norms;
+  std::vector<double> norms;  // the oldest first
   uint32_t tau = 0;
 };
 

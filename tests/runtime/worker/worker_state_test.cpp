@@ -95,7 +95,8 @@ TEST_SUITE("worker/state") {
   TEST_CASE("no truncation, tail or changed byte is read past its end or taken for more") {
     const Stopped life;
     Random random(test::seed(), 1);
-    for (size_t length = 0; length < life.busy.size(); length += 1 + random.below(7))
+    for (size_t length = 0; length < life.busy.size();
+         length += 1 + static_cast<size_t>(random.below(7)))
       CHECK_FALSE(decode_state(ByteSpan(life.busy).first(length)).has_value());
     Bytes longer = life.busy;
     longer.push_back(std::byte{0});
