@@ -65,28 +65,28 @@ Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
   const double down_bytes = sizes.bytes(codec_info(codecs.down));
   // A push for each chunk, the commit, a fetch for each chunk.
   const double trips = 2.0 * sizes.chunk_count + 1;
-  double slowest_step_us = 0, slowest_exchange_us = 0;
+  const auto carried_us = [&](const LinkCost& link) {
+    return trips * link.trip_us + up_bytes * link.up_us_per_byte +
+           down_bytes * link.down_us_per_byte;
+  };
+  double slowest_step_us = 0, slowest_carried_us = 0;
   for (const WorkerCost& worker : facts.workers) {
     slowest_step_us = std::max(slowest_step_us, worker.step_us);
-    slowest_exchange_us = std::max(
-        slowest_exchange_us, trips * worker.link.trip_us + up_bytes * worker.link.up_us_per_byte +
-                                 down_bytes * worker.link.down_us_per_byte);
+    slowest_carried_us = std::max(slowest_carried_us, carried_us(worker.link));
   }
   Price price;
   price.codecs = codecs;
   price.bytes = up_bytes + down_bytes;
-  price.exchange_us = slowest_exchange_us + rest_us;
+  price.exchange_us = slowest_carried_us + rest_us;
   price.tau = facts.tau;
   if (facts.follows_link && facts.rounds)
     price.tau = std::max(facts.tau, link_tau(1, price.exchange_us, slowest_step_us));
   double round_us = price.tau * slowest_step_us + price.exchange_us;
   if (!facts.rounds) {
+    // Each at its own speed: the fleet makes the sum of their rounds.
     double rounds_per_us = 0;
     for (const WorkerCost& worker : facts.workers)
-      rounds_per_us += 1 / std::max(price.tau * worker.step_us + trips * worker.link.trip_us +
-                                        up_bytes * worker.link.up_us_per_byte +
-                                        down_bytes * worker.link.down_us_per_byte,
-                                    1.0);
+      rounds_per_us += 1 / std::max(price.tau * worker.step_us + carried_us(worker.link), 1.0);
     round_us = static_cast<double>(facts.workers.size()) / rounds_per_us;
   }
   const double delayed =

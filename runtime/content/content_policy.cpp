@@ -7,8 +7,8 @@ namespace paceline {
 
 namespace {
 
-// The warm-up: so many publications, or this share of a planned run. Codecs that keep back much wait
-// for its end; Q8 goes where it costs little more than the cheapest.
+// The warm-up: so many publications, or this share of a planned run. Codecs that keep back much
+// wait for its end; Q8 goes where it costs little more than the cheapest.
 constexpr uint64_t kWarmupPublications = 20;
 constexpr double kWarmupProgress = 0.05;
 constexpr double kWarmupLostShareMax = 0.6;
@@ -53,9 +53,12 @@ ContentPolicy::ContentPolicy(const ContentOptions& options)
   // A link that is not measured may be thin.
   if (options_.up_auto) wanted_.up = CodecId::kS1r;
   if (options_.down_auto) wanted_.down = CodecId::kS1r;
-  wanted_reason_ = automatic() ? "the link is not measured yet" : "the run says so";
   now_ = wanted_;
-  reason_up_ = reason_down_ = wanted_reason_;
+  const char* const unmeasured = "the link is not measured yet";
+  const char* const fixed = "the run says so";
+  reason_up_ = options_.up_auto ? unmeasured : fixed;
+  reason_down_ = options_.down_auto ? unmeasured : fixed;
+  wanted_reason_ = automatic() ? unmeasured : fixed;
 }
 
 void ContentPolicy::observe_publication(CodecId codec, const CodingNorms& norms, const Gap& gap,
