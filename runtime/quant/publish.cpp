@@ -116,6 +116,8 @@ Status close_and_publish(const ParameterLayout& layout, const RoundClose& close,
   PACELINE_CHECK(close.payloads.size() % layout.chunk_count() == 0 && close.divisor > 0);
   PACELINE_CHECK(pads_are_zero(layout, master) && pads_are_zero(layout, published));
   const size_t workers = close.payloads.size() / layout.chunk_count();
+  for (size_t i = 0; i < close.payloads.size(); ++i)
+    PACELINE_CHECK(close.payloads[i].payload.chunk() == i / workers);
   const Publication publication{master.data(), is_absolute(codec) ? nullptr : published.data(),
                                 next.data()};
   std::optional<ChunkSum> sum;
