@@ -51,7 +51,7 @@ def sweep_link(options, link):
             print(f"{link:>5} Mbit/s  {codecs:<12} seed {seed} {describe(summary)}", flush=True)
             if "auto" in codecs:
                 for change in summary["codecs"]:
-                    print(f"        {change['seconds']:6.1f} s  {change['up']}/{change['down']}: {change['reason']}")
+                    print(f"        {change['seconds']:6.1f} s  {change['up']}/{change['down']}: {change['reason_up']}")
             times.setdefault(codecs, []).append(summary["reached"]["seconds"] if summary["reached"] else None)
     means = {codecs: statistics.mean(seconds) for codecs, seconds in times.items() if None not in seconds}
     fixed = {codecs: mean for codecs, mean in means.items() if "auto" not in codecs}

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <numeric>
+#include <tuple>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/files.h"
@@ -244,14 +245,16 @@ void ArmRun::note_codecs() {
   const ContentPolicy& content = server_->core().content();
   CodecChange now{server_->progress().seconds,
                   codec_info(static_cast<CodecId>(directive.codec_up)).name,
-                  codec_info(static_cast<CodecId>(directive.codec_down)).name, content.reason_up()};
-  if (!codecs_.empty()) {
-    const CodecChange& before = codecs_.back();
-    if (before.up == now.up && before.down == now.down) return;
-    if (before.up == now.up) now.reason = content.reason_down();
-  }
-  std::fprintf(stderr, "%s%5.1f s  codecs %s up, %s down: %s\n", terminal_ ? "\r\033[K" : "",
-               now.seconds, now.up.c_str(), now.down.c_str(), now.reason.c_str());
+                  codec_info(static_cast<CodecId>(directive.codec_down)).name, content.reason_up(),
+                  content.reason_down()};
+  const auto choice = [](const CodecChange& change) {
+    return std::tie(change.up, change.down, change.reason_up, change.reason_down);
+  };
+  if (!codecs_.empty() && choice(codecs_.back()) == choice(now)) return;
+  const bool one_reason = now.reason_up == now.reason_down;
+  std::fprintf(stderr, "%s%5.1f s  codecs %s up, %s down: %s%s%s\n", terminal_ ? "\r\033[K" : "",
+               now.seconds, now.up.c_str(), now.down.c_str(), now.reason_up.c_str(),
+               one_reason ? "" : "; ", one_reason ? "" : now.reason_down.c_str());
   codecs_.push_back(std::move(now));
 }
 

@@ -13,6 +13,8 @@ constexpr uint64_t kWarmupPublications = 20;
 constexpr double kWarmupProgress = 0.05;
 constexpr double kWarmupLostShareMax = 0.6;
 constexpr double kWarmupPriceFactor = 1.5;
+constexpr const char* kFixedReason = "the run says so";
+constexpr const char* kUnmeasuredReason = "the link is not measured yet";
 constexpr const char* kWarmupReason = "the first residuals are as large as the updates";
 // Another pair has to be so much cheaper, in so many rounds running, so many rounds after the last
 // change.
@@ -54,11 +56,9 @@ ContentPolicy::ContentPolicy(const ContentOptions& options)
   if (options_.up_auto) wanted_.up = CodecId::kS1r;
   if (options_.down_auto) wanted_.down = CodecId::kS1r;
   now_ = wanted_;
-  const char* const unmeasured = "the link is not measured yet";
-  const char* const fixed = "the run says so";
-  reason_up_ = options_.up_auto ? unmeasured : fixed;
-  reason_down_ = options_.down_auto ? unmeasured : fixed;
-  wanted_reason_ = automatic() ? unmeasured : fixed;
+  wanted_reason_ = kUnmeasuredReason;
+  reason_up_ = options_.up_auto ? kUnmeasuredReason : kFixedReason;
+  reason_down_ = options_.down_auto ? kUnmeasuredReason : kFixedReason;
 }
 
 void ContentPolicy::observe_publication(CodecId codec, const CodingNorms& norms, const Gap& gap,
@@ -149,18 +149,17 @@ CodecPair ContentPolicy::decide(const ContentFacts& facts, bool tau_moves) {
     consider(facts);
   }
   CodecPair next = wanted_;
-  std::string why_up = wanted_reason_, why_down = wanted_reason_;
+  reason_up_ = options_.up_auto ? wanted_reason_ : kFixedReason;
+  reason_down_ = options_.down_auto ? wanted_reason_ : kFixedReason;
   if (!options_.up_auto && facts.publication <= options_.warmup_publications &&
       coarser_than_q8(next.up)) {
     next.up = CodecId::kQ8;
-    why_up = kWarmupReason;
+    reason_up_ = kWarmupReason;
   }
   if (watch_.closing() && coarser_than_q8(next.down)) {
     next.down = CodecId::kQ8;
-    why_down = "the published model lags too far behind";
+    reason_down_ = "the published model lags too far behind";
   }
-  if (next.up != now_.up) reason_up_ = why_up;
-  if (next.down != now_.down) reason_down_ = why_down;
   if (next != now_) {
     rounds_since_change_ = 0;
     model_.up.begin_trend();
@@ -192,7 +191,8 @@ Status ContentPolicy::restore(ByteReader* in) {
   watch_.set_closing(closing == 1);
   now_ = wanted_;
   wanted_reason_ = "as before the restart";
-  reason_up_ = reason_down_ = wanted_reason_;
+  if (options_.up_auto) reason_up_ = wanted_reason_;
+  if (options_.down_auto) reason_down_ = wanted_reason_;
   return {};
 }
 

@@ -32,12 +32,11 @@ struct RunSettings {
   uint64_t seed = 0;
 };
 
-// Codecs that came into use, and why.
+// The codecs from a moment on, and why.
 struct CodecChange {
   double seconds = 0;
-  std::string up;
-  std::string down;
-  std::string reason;
+  std::string up, down;
+  std::string reason_up, reason_down;
 };
 
 struct RunSummary {

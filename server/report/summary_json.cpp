@@ -27,7 +27,8 @@ Json run_json(const RunSummary& run) {
     codecs.push_back({{"seconds", change.seconds},
                       {"up", change.up},
                       {"down", change.down},
-                      {"reason", change.reason}});
+                      {"reason_up", change.reason_up},
+                      {"reason_down", change.reason_down}});
   Json reached(nullptr);
   if (const CurvePoint* point = first_reaching(run, run.target_accuracy))
     reached = {{"accuracy", run.target_accuracy},

@@ -31,7 +31,7 @@ RunSummary fast_run() {
   run.workers = {{"pi", 0.02, 1200}, {"jetson", 0.12, 5231}};
   run.model_checksum = "89abcdef";
   run.settings = {"compat", "trend", "s1", "q8", "1 Mbit/s", UINT64_MAX};
-  run.codecs = {{0, "s1r", "s1r", "not measured"}, {7.5, "s1r", "q8", "it \"lags\""}};
+  run.codecs = {{0, "s1r", "s1r", "fixed", "fixed"}, {7.5, "s1r", "q8", "fixed", "it \"lags\""}};
   run.curve = {{1, 1000, 0.5, 1.5}, {40, 15'000'000, 0.861, NAN}};
   return run;
 }
@@ -74,7 +74,8 @@ TEST_SUITE("report/summary") {
     CHECK(json["codecs"][1]["seconds"] == 7.5);
     CHECK(json["codecs"][1]["up"] == "s1r");
     CHECK(json["codecs"][1]["down"] == "q8");
-    CHECK(json["codecs"][1]["reason"] == "it \"lags\"");
+    CHECK(json["codecs"][1]["reason_up"] == "fixed");
+    CHECK(json["codecs"][1]["reason_down"] == "it \"lags\"");
     CHECK(json["curve"].size() == 2);
     CHECK(json["curve"][1]["bytes_total"] == 15'000'000);
     CHECK(json["curve"][1]["loss"].is_null());
