@@ -261,7 +261,7 @@ TEST_SUITE("gates/content") {
 
   TEST_CASE("one rotation for all boards serves as well as one for each") {
     if (skipped()) return;
-    for (const size_t board_count : {4, 16, 64}) {
+    for (const size_t board_count : {size_t{4}, size_t{16}, size_t{64}}) {
       const RoundsTask task = fashion_task(dense_net(128), board_count, Split::kIid);
       RoundsOptions options;
       options.rounds = 400;
