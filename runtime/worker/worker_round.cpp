@@ -212,9 +212,10 @@ void WorkerCore::add_pending_to(std::span<float> flat) const {
   }
 }
 
+// Where no newer model is fetched, the worker goes on from its own weights: what it took back was
+// computed, and from the published ones it would compute the same again and send it twice.
 void WorkerCore::unsend_pending() {
   if (!pending_) return;
-  local_publication_ = 0;
   if (pending_->has_update && options_.unsend) {
     add_pending_to(residual_);
     if (observer_ != nullptr) observer_->taken_back(pending_->sequence);
@@ -269,6 +270,7 @@ void WorkerCore::cap_residual(double step_count) {
   const double size = norm(residual_);
   if (bound <= 0 || size <= bound) return;
   const float factor = static_cast<float>(bound / size);
+  local_publication_ = 0;  // its own weights hold more than is left to send
   scratch_ = residual_;
   for (float& value : residual_) value *= factor;
   flush_small(residual_);

@@ -47,7 +47,8 @@ struct LedgerPlan {
   CodecId codec = CodecId::kQ8;
   LoopbackFaults faults = {.delay_us = 500};
   TimeUs slowest_step_us = 15'000;  // of the third worker; the others take 5 ms
-  double refused = 0;               // share of the exchanges that are made late on their way
+  double momentum = 0.9;
+  double refused = 0;  // share of the exchanges that are made late on their way
   bool unsend = true;
   uint64_t seed = 1;
 };

@@ -78,6 +78,23 @@ TEST_SUITE("worker/exchange") {
     }
   }
 
+  TEST_CASE("late and no newer model: it goes on from its own weights, as if it had not been cut") {
+    WorkerDesk whole({}), twice({});
+    whole.connect(directive_of(4));
+    whole.work(4);
+    whole.take_update();
+    twice.connect(directive_of(2));
+    twice.work(2);
+    twice.reply(Lane::kExchange, refused(twice.take_update(), RefusalClass::kLate));
+    twice.reply(Lane::kExchange, twice.welcome(directive_of(2)));
+    twice.work(2);
+    twice.take_update();
+    const std::vector<float> expected = whole.decoded(), sent = twice.decoded();
+    for (size_t i = 0; i < sent.size(); ++i)
+      CHECK(static_cast<double>(sent[i]) ==
+            doctest::Approx(static_cast<double>(expected[i])).epsilon(1e-4));
+  }
+
   TEST_CASE("late again and again: the residual stays within two updates, the rest is counted") {
     Committed at(CodecId::kQ8, 0);  // without momentum every update is about as long
     const double one = norm(at.desk.decoded());
