@@ -22,7 +22,8 @@ DueQueue::DueQueue(size_t entries, double per_second) {
 }
 
 void DueQueue::link(uint32_t node) {
-  uint32_t& first = buckets_[stretch_of(nodes_[node].entry) & (buckets_.size() - 1)];
+  uint32_t& first =
+      buckets_[static_cast<size_t>(stretch_of(nodes_[node].entry)) & (buckets_.size() - 1)];
   nodes_[node].next = first;
   first = node;
 }
@@ -59,7 +60,7 @@ void DueQueue::collect() {
   while (current_.empty()) {
     ++stretch_;
     ++passed_;
-    uint32_t* place = &buckets_[stretch_ & (buckets_.size() - 1)];
+    uint32_t* place = &buckets_[static_cast<size_t>(stretch_) & (buckets_.size() - 1)];
     while (*place != kNone) {
       Node& node = nodes_[*place];
       if (stretch_of(node.entry) != stretch_) {

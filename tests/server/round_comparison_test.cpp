@@ -83,7 +83,7 @@ TEST_SUITE("server/round_comparison") {
     for (uint64_t run = 0; run < 20; ++run) {
       Random random(test::seed(), run);
       RoundComparison comparison(layout, 5);
-      const size_t count = 2 + random.below(5);
+      const size_t count = 2 + static_cast<size_t>(random.below(5));
       std::vector<double> weights;
       for (size_t i = 0; i < count; ++i) weights.push_back(0.25 * static_cast<double>(1 + i % 4));
       const auto first = updates(random, count, 1024, 0.5f);
