@@ -15,6 +15,7 @@ namespace paceline::test {
 
 inline constexpr TimeUs kMinute = 60'000'000;
 inline constexpr size_t kLedgerWorkers = 3;
+inline constexpr uint32_t kLedgerHidden = 600;  // so that a layer is wide enough for every codec
 
 using Flat = std::vector<double>;
 

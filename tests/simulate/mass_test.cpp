@@ -8,12 +8,10 @@
 using namespace paceline;
 using test::bad_network;
 using test::kMinute;
+using test::kLedgerWorkers;
 using test::Ledger;
 
 namespace {
-
-constexpr size_t kWorkers = test::kLedgerWorkers;
-constexpr uint64_t kStepsOfARun = 1800;
 
 void check_conserved(const test::LedgerPlan& plan) {
   Ledger ledger(plan);
@@ -44,47 +42,15 @@ TEST_SUITE("simulate/mass") {
     bad("compat", CodecId::kQ8);
   }
 
-  TEST_CASE("a lossy run stays near the lossless one with un-send, and drifts away without") {
-    // Mean loss over the last sixth of a run of so many steps, however often they were heard of.
-    const auto loss_of = [](LoopbackFaults faults, double refused, bool unsend, uint64_t seed) {
-      Ledger ledger({.pace = "bsp",
-                     .codec = CodecId::kS1r,
-                     .faults = faults,
-                     .slowest_step_us = 5'000,
-                     .momentum = 0,
-                     .refused = refused,
-                     .unsend = unsend,
-                     .seed = seed});
-      double sum = 0;
-      uint64_t looks = 0, next = kStepsOfARun * 5 / 6;
-      REQUIRE(ledger.run(20 * kMinute, [&] {
-        uint64_t steps = 0;
-        for (size_t i = 0; i < kWorkers; ++i)
-          if (ledger.fleet().runs(i)) steps += ledger.fleet().worker(i).stats().steps;
-        if (steps < next) return false;
-        next += 30;
-        ++looks;
-        sum += test::toy_loss({.workers = kWorkers, .hidden = 600},
-                              ledger.fleet().server().published());
-        return steps >= kStepsOfARun;
-      }));
-      ledger.settle();
-      double worst = 0;
-      for (size_t i = 0; i < kWorkers; ++i) worst = std::max(worst, ledger.imbalance(i));
-      CHECK((worst <= 1e-5) == unsend);
-      return sum / static_cast<double>(looks);
-    };
-    const double lossless = loss_of({.delay_us = 500}, 0, true, 1);
-    double kept = 0, forgotten = 0;
-    for (uint64_t seed = test::seed(); seed < test::seed() + 2; ++seed) {
-      kept += loss_of(bad_network(), 0.2, true, seed) / 2;
-      forgotten += loss_of(bad_network(), 0.2, false, seed) / 2;
-    }
-    CAPTURE(lossless);
-    CAPTURE(kept);
-    CAPTURE(forgotten);
-    CHECK(kept < 1.25 * lossless);
-    CHECK(kept < forgotten);
+  TEST_CASE("without un-send gradient is lost") {
+    Ledger ledger({.codec = CodecId::kS1r,
+                   .faults = bad_network(),
+                   .refused = 0.2,
+                   .unsend = false,
+                   .seed = test::seed() + 2});
+    REQUIRE(ledger.run(4 * kMinute, [&] { return ledger.fleet().server().version() >= 30; }));
+    ledger.settle();
+    for (size_t i = 0; i < kLedgerWorkers; ++i) CHECK(ledger.imbalance(i) > 1e-3);
   }
 
   TEST_CASE("six late pushes in a row, then accepted: what they carried arrives or is counted") {
