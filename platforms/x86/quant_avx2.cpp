@@ -5,6 +5,7 @@
 // residual. Blocks are whole, so no loop has a tail. Fused multiply-adds stand only where the
 // product is exact: a code times a scale, or a scale times a weight.
 #include "platforms/x86/block_avx2.h"
+#include "platforms/x86/close_avx2.h"
 #include "platforms/x86/hadamard_avx2.h"
 #include "platforms/x86/q4_avx2.h"
 #include "platforms/x86/sparse_avx2.h"
@@ -251,30 +252,6 @@ void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
   });
 }
 
-bool subtract(const float* a, const float* b, size_t blocks, float* difference) {
-  __m256i absmax[2] = {};
-  for (size_t i = 0; i < blocks * kKernelBlock; i += 2 * kLanes)
-    for (size_t k = 0; k < 2; ++k) {
-      const size_t at = i + k * kLanes;
-      const auto value = _mm256_sub_ps(_mm256_loadu_ps(a + at), _mm256_loadu_ps(b + at));
-      _mm256_storeu_ps(difference + at, value);
-      absmax[k] = _mm256_max_epi32(absmax[k], _mm256_castps_si256(magnitude(value)));
-    }
-  return max_lane(_mm256_max_epi32(absmax[0], absmax[1])) < kRangeBits;
-}
-
-void apply_mean(const float* sum, float divisor, float keep, size_t blocks, float* master) {
-  const __m256 divisor_8 = _mm256_set1_ps(divisor);
-  const __m256 keep_8 = _mm256_set1_ps(keep);
-  for (size_t i = 0; i < blocks * kKernelBlock; i += kLanes) {
-    __m256 mean = _mm256_loadu_ps(sum + i);
-    mean = _mm256_and_ps(mean, not_small(magnitude(mean), kSumFlushBits));
-    mean = flush(_mm256_div_ps(mean, divisor_8));
-    const __m256 kept = _mm256_mul_ps(_mm256_loadu_ps(master + i), keep_8);
-    _mm256_storeu_ps(master + i, flush(_mm256_add_ps(kept, mean)));
-  }
-}
-
 #undef PACELINE_UNROLL
 #undef PACELINE_INLINE
 
@@ -296,6 +273,7 @@ constinit const KernelSet kernel_set_avx2 = {
     .unrotate_add = unrotate_add,
     .subtract = subtract,
     .apply_mean = apply_mean,
+    .close = close,
     .encode_q4 = encode_q4,
     .encode_q4r = encode_q4r,
     .add_q4 = add_q4,
@@ -303,6 +281,7 @@ constinit const KernelSet kernel_set_avx2 = {
     .sum_q4 = sum_q4,
     .gather_maxima = gather_maxima,
     .find_large = find_large,
+    .close_q8 = close_q8,
 };
 
 }  // namespace paceline

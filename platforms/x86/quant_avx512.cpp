@@ -4,6 +4,7 @@
 // holds it. Blocks are whole, so no loop has a tail. Fused multiply-adds stand only where the
 // product is exact: a code times a scale, or a scale times a weight.
 #include "platforms/x86/block_avx512.h"
+#include "platforms/x86/close_avx512.h"
 #include "platforms/x86/hadamard_avx512.h"
 #include "platforms/x86/q4_avx512.h"
 #include "platforms/x86/sparse_avx512.h"
@@ -258,29 +259,6 @@ void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
   }
 }
 
-bool subtract(const float* a, const float* b, size_t blocks, float* difference) {
-  __m512i absmax[2] = {};
-  for (size_t i = 0; i < blocks * kKernelBlock; i += 2 * kLanes)
-    for (size_t k = 0; k < 2; ++k) {
-      const size_t at = i + k * kLanes;
-      const auto value = _mm512_sub_ps(_mm512_loadu_ps(a + at), _mm512_loadu_ps(b + at));
-      _mm512_storeu_ps(difference + at, value);
-      absmax[k] = _mm512_max_epu32(absmax[k], _mm512_castps_si512(magnitude(value)));
-    }
-  return _mm512_reduce_max_epu32(_mm512_max_epu32(absmax[0], absmax[1])) < kRangeBits;
-}
-
-void apply_mean(const float* sum, float divisor, float keep, size_t blocks, float* master) {
-  const __m512 divisor_16 = _mm512_set1_ps(divisor);
-  const __m512 keep_16 = _mm512_set1_ps(keep);
-  for (size_t i = 0; i < blocks * kKernelBlock; i += kLanes) {
-    __m512 mean = _mm512_loadu_ps(sum + i);
-    mean = _mm512_maskz_div_ps(not_small(magnitude(mean), kSumFlushBits), mean, divisor_16);
-    const __m512 kept = _mm512_mul_ps(_mm512_loadu_ps(master + i), keep_16);
-    _mm512_storeu_ps(master + i, flush(_mm512_add_ps(kept, flush(mean))));
-  }
-}
-
 #undef PACELINE_UNROLL
 #undef PACELINE_INLINE
 
@@ -302,6 +280,7 @@ constinit const KernelSet kernel_set_avx512 = {
     .unrotate_add = unrotate_add,
     .subtract = subtract,
     .apply_mean = apply_mean,
+    .close = close,
     .encode_q4 = encode_q4,
     .encode_q4r = encode_q4r,
     .add_q4 = add_q4,
@@ -309,6 +288,7 @@ constinit const KernelSet kernel_set_avx512 = {
     .sum_q4 = sum_q4,
     .gather_maxima = gather_maxima,
     .find_large = find_large,
+    .close_q8 = close_q8,
 };
 
 }  // namespace paceline

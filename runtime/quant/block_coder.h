@@ -83,6 +83,10 @@ struct BlockCoder {
 
   // Sum of decoded^2, in block order.
   double (*norm_squared)(const CodedBlocks& blocks, const CodedBytes& in);
+
+  // The kernel that takes all steps of a close in one go; null if there is none, and a kernel set
+  // may leave it out.
+  decltype(KernelSet::close_q8) KernelSet::*close = nullptr;
 };
 
 const BlockCoder& block_coder(CodecId id);

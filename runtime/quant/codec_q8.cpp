@@ -72,6 +72,7 @@ constinit const BlockCoder block_coder_q8 = {
     .add = add,
     .sum = sum,
     .norm_squared = norm_squared,
+    .close = &KernelSet::close_q8,
 };
 
 }  // namespace paceline

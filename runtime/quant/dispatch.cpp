@@ -25,6 +25,7 @@ KernelSet completed(KernelSet set) {
   };
   complete(&KernelSet::subtract);
   complete(&KernelSet::apply_mean);
+  complete(&KernelSet::close);
   complete(&KernelSet::encode_q4);
   complete(&KernelSet::encode_q4r);
   complete(&KernelSet::add_q4);

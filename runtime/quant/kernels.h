@@ -21,6 +21,9 @@ namespace paceline {
 #define PACELINE_KERNEL_BLOCK 256
 enum : uint32_t { kKernelBlock = PACELINE_KERNEL_BLOCK };
 
+// How far ahead a close asks for what it walks along. A tile of a sum is as long.
+enum : uint32_t { kAheadBlocks = 16 };
+
 // What a set needs of the CPU. Clusters that occur together, not single bits.
 enum CpuFeature : uint32_t {
   kCpuAvx2 = 1u << 0,  // and FMA
@@ -39,6 +42,17 @@ struct BlockTerm {
   float weight;
   const unsigned char* codes;
   uint32_t code_bytes = 0;  // for codecs whose codes vary in length
+};
+
+// Blocks of a model at a round's end. `sum` is what the workers sent; codec.h has the rules.
+struct ClosingBlocks {
+  const float* sum;
+  float divisor;  // > 0
+  float keep;
+  float* master;           // in: as the last close left it; out: as this one does
+  const float* published;  // what the workers hold
+  float* next;             // out: what they hold next
+  size_t blocks;
 };
 
 struct KernelSet {
@@ -83,6 +97,10 @@ struct KernelSet {
   void (*apply_mean)(const float* sum, float divisor, float keep, size_t blocks,
                      float* master) = nullptr;
 
+  // apply_mean() to the master, difference = master - published, next = published; whether every
+  // difference is below 2^119 in magnitude.
+  bool (*close)(const ClosingBlocks& blocks, float* difference) = nullptr;
+
   // As their namesakes above. Two codes a byte, the first one in the lower half.
   void (*encode_q4)(const float* update, float* residual, size_t blocks, unsigned char* scales,
                     unsigned char* codes) = nullptr;
@@ -105,6 +123,12 @@ struct KernelSet {
   // which may be written, too; blocks <= 16.
   size_t (*find_large)(const float* values, size_t blocks, uint32_t least,
                        uint16_t* positions) = nullptr;
+
+  // Nobody's entry stands in for this one: without it a close takes the steps one by one.
+  // close(), encode_q8() of the differences and add_q8() to `next`, in one go. False: a difference
+  // is out of range, and what was written is of no use.
+  bool (*close_q8)(const ClosingBlocks& blocks, unsigned char* scales,
+                   unsigned char* codes) = nullptr;
 };
 
 }  // namespace paceline

@@ -16,6 +16,7 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kSliceBlocks = kTileBlocks;
+static_assert(kSliceBlocks == kAheadBlocks);
 constexpr size_t kSliceElements = kSliceBlocks * kBlockElements;
 
 // RAW32 carries the values themselves.
@@ -72,11 +73,20 @@ bool publish_slice(const BlockCoder& coder, const CodedBlocks& slice,
   if (values == nullptr) return false;
   coder.encode(slice, values, nullptr, to);
   float* next = publication.next + at;
-  if (publication.published == nullptr)
-    std::fill_n(next, count, 0.0f);
-  else if (publication.published != publication.next)
-    std::copy_n(publication.published + at, count, next);
+  if (publication.published == nullptr) std::fill_n(next, count, 0.0f);
   coder.add(slice, {to.scales, to.codes, to.ranges}, next);
+  return true;
+}
+
+// apply_mean() and publish_slice() of a delta, with their bytes.
+bool close_slice(const BlockCoder& coder, const CodedBlocks& slice, const ClosingBlocks& closing,
+                 const CodedOutput& to) {
+  if (coder.close != nullptr && kernels().*coder.close != nullptr)
+    return (kernels().*coder.close)(closing, to.scales, to.codes);
+  float difference[kSliceElements];
+  if (!kernels().close(closing, difference)) return false;
+  coder.encode(slice, difference, nullptr, to);
+  coder.add(slice, {to.scales, to.codes, to.ranges}, closing.next);
   return true;
 }
 
@@ -123,27 +133,35 @@ Status close_and_publish(const ParameterLayout& layout, const RoundClose& close,
   std::optional<ChunkSum> sum;
   uint32_t summed_chunk = 0;
   bool in_range = true;
-  encode_chunks(layout, codec, !is_absolute(codec), rotation, out,
-                [&](uint32_t chunk, const ChunkPart& part, const BlockCoder& coder,
-                    const CodedBlocks& blocks, const CodedOutput& to) {
-                  if (!sum || summed_chunk != chunk) {
-                    sum.emplace(layout, layout.chunk(chunk),
-                                close.payloads.subspan(chunk * workers, workers), close.seed);
-                    summed_chunk = chunk;
-                  }
-                  sum->enter(part);
-                  for_slices(
-                      coder, blocks, to,
-                      [&](size_t first, const CodedBlocks& slice, const CodedOutput& slice_to) {
-                        if (!in_range) return;
-                        float acc[kSliceElements];
-                        sum->sum_tile(first, slice.block_count, acc);
-                        kernels().apply_mean(
-                            acc, close.divisor, close.keep, slice.block_count,
-                            master.data() + size_t{slice.first_block} * kBlockElements);
-                        in_range = publish_slice(coder, slice, publication, slice_to);
-                      });
-                });
+  encode_chunks(
+      layout, codec, !is_absolute(codec), rotation, out,
+      [&](uint32_t chunk, const ChunkPart& part, const BlockCoder& coder, const CodedBlocks& blocks,
+          const CodedOutput& to) {
+        if (!sum || summed_chunk != chunk) {
+          sum.emplace(layout, layout.chunk(chunk), close.payloads.subspan(chunk * workers, workers),
+                      close.seed);
+          summed_chunk = chunk;
+        }
+        sum->enter(part);
+        for_slices(coder, blocks, to,
+                   [&](size_t first, const CodedBlocks& slice, const CodedOutput& slice_to) {
+                     if (!in_range) return;
+                     float acc[kSliceElements];
+                     sum->sum_tile(first, slice.block_count, acc);
+                     const size_t at = size_t{slice.first_block} * kBlockElements;
+                     if (publication.published == nullptr) {
+                       kernels().apply_mean(acc, close.divisor, close.keep, slice.block_count,
+                                            master.data() + at);
+                       in_range = publish_slice(coder, slice, publication, slice_to);
+                     } else {
+                       in_range =
+                           close_slice(coder, slice,
+                                       {acc, close.divisor, close.keep, master.data() + at,
+                                        published.data() + at, next.data() + at, slice.block_count},
+                                       slice_to);
+                     }
+                   });
+      });
   return in_range ? Status() : publication_out_of_range(codec);
 }
 

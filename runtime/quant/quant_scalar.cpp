@@ -311,6 +311,12 @@ void apply_mean(const float* sum, float divisor, float keep, size_t blocks, floa
   }
 }
 
+bool close(const ClosingBlocks& closing, float* difference) {
+  apply_mean(closing.sum, closing.divisor, closing.keep, closing.blocks, closing.master);
+  memcpy(closing.next, closing.published, closing.blocks * kKernelBlock * sizeof(float));
+  return subtract(closing.master, closing.published, closing.blocks, difference);
+}
+
 uint32_t gather_maxima(const float* update, float* residual, size_t blocks, size_t strip,
                        uint32_t* maxima) {
   constexpr size_t kStrips = 8;
@@ -356,6 +362,7 @@ constinit const KernelSet kernel_set_scalar = {
     .unrotate_add = unrotate_add,
     .subtract = subtract,
     .apply_mean = apply_mean,
+    .close = close,
     .encode_q4 = encode_q4,
     .encode_q4r = encode_q4r,
     .add_q4 = add_q4,

@@ -2,100 +2,16 @@
 // any number in any lane, with flush-to-zero on or off, and without a write outside its blocks.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <optional>
 #include <string>
 
 #include "runtime/quant/kernel_math.h"
 #include "runtime/quant/rotation.h"
-#include "tests/golden/flush_to_zero.h"
-#include "tests/runtime/quant/samples.h"
-#include "tests/support/seed.h"
+#include "tests/contract/kernels/kernel_samples.h"
 
 namespace paceline::test {
 namespace {
-
-constexpr size_t kBlocksMax = 4;
-constexpr size_t kGuard = 16;
-constexpr float kGuardValue = 77.0f;
-constexpr unsigned char kGuardByte = 0x5A;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kSpecials[] = {std::numeric_limits<float>::quiet_NaN(),
-                               kInfinity,
-                               -kInfinity,
-                               -0.0f,
-                               0x1p-149f,
-                               -0x1.fffffcp-127f,
-                               0x1p-126f,
-                               0x1.fffffep-101f,
-                               -0x1p-100f,
-                               0x1.fffffep-91f,
-                               -0x1p-90f,
-                               0x1p-80f,
-                               0x1.fffffep-81f,
-                               0x1.fffffep-61f,
-                               -0x1p-60f,
-                               0x1p110f,
-                               -0x1p118f,
-                               0x1.fffffep118f,
-                               -0x1p119f,
-                               0x1p127f};
-
-const KernelSet& scalar() { return *kernel_sets().back(); }
-
-// `count` values between two guards, `shift` values away from the allocation's alignment.
-template <class T>
-class Guarded {
- public:
-  Guarded(size_t count, size_t shift, T guard)
-      : guard_(guard),
-        begin_(kGuard + shift),
-        count_(count),
-        all_(begin_ + count + kGuard, guard) {}
-  Guarded(const std::vector<T>& values, size_t shift, T guard)
-      : Guarded(values.size(), shift, guard) {
-    std::copy(values.begin(), values.end(), data());
-  }
-  T* data() { return all_.data() + begin_; }
-  std::vector<T> values() const {
-    const auto first = all_.begin() + static_cast<ptrdiff_t>(begin_);
-    return {first, first + static_cast<ptrdiff_t>(count_)};
-  }
-  bool guards_hold() const {
-    for (size_t i = 0; i < all_.size(); ++i)
-      if ((i < begin_ || i >= begin_ + count_) && all_[i] != guard_) return false;
-    return true;
-  }
-
- private:
-  T guard_;
-  size_t begin_;
-  size_t count_;
-  std::vector<T> all_;
-};
-
-struct Output {
-  std::vector<unsigned char> scales;
-  std::vector<unsigned char> codes;
-  std::vector<float> values;
-  bool operator==(const Output& other) const {
-    return scales == other.scales && codes == other.codes && same_bytes(values, other.values);
-  }
-};
-
-// Input of `blocks` blocks with legal numbers of every size.
-std::vector<float> sample_blocks(uint64_t stream, size_t blocks) {
-  Random random(seed(), stream);
-  std::vector<float> values(blocks * kKernelBlock);
-  constexpr int kExponents[] = {-2, 0, 40, 100, -59, -61, -79, -80, -81, -89, -91, -100, -120};
-  for (size_t b = 0; b < blocks; ++b)
-    fill_block(random, kExponents[random.below(std::size(kExponents))],
-               values.data() + b * kKernelBlock);
-  return values;
-}
 
 std::vector<uint64_t> sample_signs(size_t blocks) {
   std::vector<uint64_t> signs(blocks * kSignWords);
@@ -157,23 +73,6 @@ std::vector<float> add(const KernelSet& set, const Codec& codec, const Output& e
                              into.data());
   CHECK(into.guards_hold());
   return into.values();
-}
-
-template <class Body>
-void against_scalar(Body body) {
-  for (const KernelSet* set : kernel_sets()) {
-    if (set == &scalar() || !kernel_set_runs(*set)) continue;
-    CAPTURE(std::string(set->name));
-    body(*set);
-  }
-}
-
-// The body once as it is and once with flush-to-zero.
-template <class Body>
-void with_either_zero(Body body) {
-  body();
-  const FlushToZero flush;
-  body();
 }
 
 TEST_CASE("kernels: every set that this CPU has is tested here") {
@@ -265,7 +164,7 @@ TEST_CASE("kernels: encoders treat a special number in any lane alike") {
   });
 }
 
-TEST_CASE("kernels: decoders and the mean treat a special number in any lane alike") {
+TEST_CASE("kernels: decoders treat a special number in any lane alike") {
   const std::vector<float> plain = special_block(1, 1.0f);
   against_scalar([&](const KernelSet& set) {
     for (size_t lane = 0; lane < kKernelBlock; ++lane)
@@ -278,14 +177,6 @@ TEST_CASE("kernels: decoders and the mean treat a special number in any lane ali
             const Output encoded = encode(scalar(), codec, plain, {}, 0);
             CHECK(same_bytes(add(set, codec, encoded, start, 0),
                              add(scalar(), codec, encoded, start, 0)));
-          }
-          for (const bool in_sum : {false, true}) {
-            std::vector<float> got = in_sum ? plain : start;
-            std::vector<float> want = got;
-            const std::vector<float>& sum = in_sum ? start : plain;
-            set.apply_mean(sum.data(), 3.0f, 0.75f, 1, got.data());
-            scalar().apply_mean(sum.data(), 3.0f, 0.75f, 1, want.data());
-            CHECK(same_bytes(got, want));
           }
         });
       }
@@ -349,49 +240,6 @@ TEST_CASE("kernels: the inverse rotation of a sum agrees") {
       CHECK(same_bytes(got.values(), want));
     }
   });
-}
-
-TEST_CASE("kernels: means agree for 0 to 4 blocks at every misalignment") {
-  against_scalar([](const KernelSet& set) {
-    for (size_t blocks = 0; blocks <= kBlocksMax; ++blocks)
-      for (size_t shift = 0; shift < 16; ++shift)
-        for (const float keep : {1.0f, 0.999f}) {
-          Guarded<float> sum(sample_blocks(8000 + shift, blocks), shift, kGuardValue);
-          std::vector<float> want = sample_blocks(8100 + shift, blocks);
-          Guarded<float> got(want, shift * 3 % 16, kGuardValue);
-          set.apply_mean(sum.data(), 5.25f, keep, blocks, got.data());
-          scalar().apply_mean(sum.data(), 5.25f, keep, blocks, want.data());
-          CHECK(got.guards_hold());
-          CHECK(same_bytes(got.values(), want));
-        }
-  });
-}
-
-TEST_CASE("kernels: differences agree for 0 to 4 blocks, with special numbers, at any place") {
-  for (const KernelSet* set : kernel_sets()) {
-    if (!kernel_set_runs(*set)) continue;
-    for (size_t blocks = 0; blocks <= kBlocksMax; ++blocks)
-      for (size_t shift = 0; shift < 16; ++shift) {
-        std::vector<float> minuend = sample_blocks(9000 + shift, blocks);
-        for (size_t i = shift; i < minuend.size(); i += 37) minuend[i] = kSpecials[i % 12 + 3];
-        Guarded<float> a(minuend, shift, kGuardValue);
-        Guarded<float> b(sample_blocks(9100 + shift, blocks), shift * 3 % 16, kGuardValue);
-        Guarded<float> got(minuend.size(), shift * 5 % 16, kGuardValue);
-        CHECK(set->subtract(a.data(), b.data(), blocks, got.data()));
-        CHECK(got.guards_hold());
-        std::vector<float> want(minuend.size());
-        for (size_t i = 0; i < want.size(); ++i) want[i] = minuend[i] - b.data()[i];
-        CHECK(same_bytes(got.values(), want));
-      }
-    std::vector<float> values(2 * kKernelBlock, 1.0f);
-    std::vector<float> difference(values.size());
-    for (size_t i = 0; i < values.size(); ++i)
-      for (const float special : {0x1p119f, -kInfinity, kSpecials[0]}) {
-        std::vector<float> a = values;
-        a[i] = special;
-        REQUIRE(!set->subtract(a.data(), values.data(), 2, difference.data()));
-      }
-  }
 }
 
 TEST_CASE("kernels: sums_in_range sees the one value out of range in any place") {
