@@ -21,7 +21,7 @@
 #include "server/child.h"
 #include "server/daemon.h"
 #include "server/model_watcher.h"
-#include "server/report/safetensors.h"
+#include "runtime/base/safetensors.h"
 #include "server/report/summary.h"
 
 namespace paceline {

@@ -12,7 +12,7 @@
 #include "runtime/net/address.h"
 #include "server/daemon.h"
 #include "server/model_watcher.h"
-#include "server/report/safetensors.h"
+#include "runtime/base/safetensors.h"
 
 namespace paceline {
 

@@ -1,4 +1,4 @@
-#include "server/report/safetensors.h"
+#include "runtime/base/safetensors.h"
 
 #include <doctest/doctest.h>
 
@@ -61,7 +61,7 @@ std::map<std::string, std::vector<float>> read_back(const std::string& path,
 
 }  // namespace
 
-TEST_SUITE("report/safetensors") {
+TEST_SUITE("base/safetensors") {
   TEST_CASE("write: an independent reader finds every tensor bit for bit, without pads") {
     const TempFolder folder;
     const ParameterLayout layout =
