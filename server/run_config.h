@@ -1,7 +1,7 @@
 // The file that describes a run: `edge_server serve run.toml`.
 //
-// [model], [[layer]], [training] and [data] are what workers are sent (train/training.h). Beside
-// them:
+// [model], [[layer]], [training] (train/training.h) and [data] (data/schema.h) are what workers are
+// sent. Beside them:
 //   [communication]  pace, freq, codec_up, codec_down, rate_end, warmup_publications
 //   [server]         listen, state, checkpoint_ms, min_workers, heartbeat_ms,
 //   exchange_deadline_ms, seconds, rounds
@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/data/schema.h"
 #include "server/server_core.h"
 
 namespace paceline {
 
 struct ServeConfig {
   ServerOptions core;
+  DataSchema schema;
   std::string listen = "tcp://0.0.0.0:7433";
   std::string state_folder;  // empty: nothing is kept over a restart
   uint32_t checkpoint_ms =

@@ -6,13 +6,13 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "runtime/base/safetensors.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/version.h"
 #include "runtime/data/reader.h"
 #include "runtime/net/address.h"
 #include "server/daemon.h"
 #include "server/model_watcher.h"
-#include "runtime/base/safetensors.h"
 
 namespace paceline {
 
@@ -39,17 +39,17 @@ Result<ServeConfig> load_config(const ServeOptions& options) {
 // The server's own control set, if one was given.
 class Control {
  public:
-  Status open(const ServeOptions& options, const RunSpec& run) {
+  Status open(const ServeOptions& options, const RunSpec& run, const DataSchema& schema) {
     if (options.control_file.empty()) return {};
     ReadOptions read;
+    if (schema.names_columns()) read.schema = &schema;
     read.label_file = options.control_label_file;
     PACELINE_ASSIGN(dataset_, read_dataset(options.control_file, read));
     if (dataset_.feature_count() != run.model.input_features())
       return fail(Code::kInvalidArgument, "%s: rows have %zu values, the model takes %llu",
                   options.control_file.c_str(), dataset_.feature_count(),
                   static_cast<unsigned long long>(run.model.input_features()));
-    dataset_.set_scaling(static_cast<float>(run.training.data_scale),
-                         static_cast<float>(run.training.data_offset));
+    dataset_.set_scaling(schema.scale, schema.offset);
     PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
                     make_trainer(run.model, kControlBatch, "auto"));
     std::vector<uint32_t> rows(dataset_.row_count());
@@ -110,7 +110,7 @@ Status write_model(const std::string& path, const ServerCore& core) {
 Status serve_run(const ServeOptions& options) {
   PACELINE_ASSIGN(ServeConfig config, load_config(options));
   Control control;
-  PACELINE_TRY(control.open(options, config.core.run));
+  PACELINE_TRY(control.open(options, config.core.run, config.schema));
   std::string model_file = options.model_file;
   if (model_file.empty() && !config.state_folder.empty())
     model_file = config.state_folder + "/model.safetensors";

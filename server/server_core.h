@@ -29,6 +29,9 @@ namespace paceline {
 struct ServerOptions {
   std::string run_text;  // what every worker is sent
   RunSpec run;           // the same, parsed
+  // The run names its columns: a worker finds out by the run's text what its file has of them, and
+  // says Hello again where that is not what it said first.
+  bool columns_by_name = false;
   std::string pace = "compat";
   std::string freq = "trend";
   CodecId codec_up = CodecId::kS1r;

@@ -34,6 +34,7 @@ Status ServerCore::admit(const Hello& hello) const {
         Code::kUnsupported,
         "the worker speaks protocol %u to %u, this server %u to %u; install the same version",
         hello.protocol_min, hello.protocol_max, kProtocolMin, kProtocol);
+  if (options_.columns_by_name) return {};
   const ModelSpec& model = options_.run.model;
   if (hello.feature_count != model.input_features())
     return fail(
@@ -103,11 +104,13 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   member.awaited = false;
   member.session = session_numbers_.next() | 1;
   member.last_seen = now;
+  const bool other_rows = member.training_rows != hello.training_rows;
   member.training_rows = hello.training_rows;
   member.held_out_rows = hello.held_out_rows;
   if (!member.counted) weigh(member);
   member.next_sequence = std::max(member.next_sequence, newest + 1);
-  if (new_life)
+  // Without features it has yet to learn which columns the run wants.
+  if ((new_life || other_rows) && hello.feature_count > 0)
     log_info("worker %s joins with %llu rows (%s)", name.c_str(),
              static_cast<unsigned long long>(hello.training_rows), hello.build.c_str());
 

@@ -134,6 +134,53 @@ void ConfigSection::read(const char* key, std::string* value) {
   *value = *found;
 }
 
+void ConfigSection::read(const char* key, std::vector<std::string>* values) {
+  known_.emplace_back(key);
+  const toml::node* node = table_->get(key);
+  if (node == nullptr) return;
+  const toml::array* list = node->as_array();
+  if (list == nullptr)
+    return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be a list: [\"a\", \"b\"]",
+                         place(table_->source, node->source()).c_str(), table_->name.c_str(),
+                         key));
+  std::vector<std::string> found;
+  for (const toml::node& element : *list) {
+    std::optional<std::string> text = element.value_exact<std::string>();
+    if (!text)
+      return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to hold texts in quotes only",
+                           place(table_->source, element.source()).c_str(),
+                           table_->name.c_str(), key));
+    found.push_back(std::move(*text));
+  }
+  *values = std::move(found);
+}
+
+void ConfigSection::read(const char* key, std::vector<double>* values, double lowest,
+                         double highest) {
+  known_.emplace_back(key);
+  const toml::node* node = table_->get(key);
+  if (node == nullptr) return;
+  std::vector<double> found;
+  const auto take = [&](const toml::node& element) {
+    const std::optional<double> number = element.value<double>();
+    if (!number || !(*number >= lowest && *number <= highest)) {
+      remember(fail(Code::kInvalidArgument, "%s: %s.%s has to hold numbers from %g to %g",
+                    place(table_->source, element.source()).c_str(), table_->name.c_str(),
+                    key, lowest, highest));
+      return false;
+    }
+    found.push_back(*number);
+    return true;
+  };
+  if (const toml::array* list = node->as_array()) {
+    for (const toml::node& element : *list)
+      if (!take(element)) return;
+  } else if (!take(*node)) {
+    return;
+  }
+  *values = std::move(found);
+}
+
 Status ConfigSection::finish() {
   if (table_->found == nullptr) return first_error_;
   for (const auto& [key, node] : *table_->found) {

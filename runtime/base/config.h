@@ -26,6 +26,9 @@ class ConfigSection {
   void read(const char* key, uint64_t* value, uint64_t lowest, uint64_t highest);
   void read(const char* key, bool* value);
   void read(const char* key, std::string* value);
+  void read(const char* key, std::vector<std::string>* values);
+  // A number alone reads as a list of one.
+  void read(const char* key, std::vector<double>* values, double lowest, double highest);
   Status finish();
 
  private:

@@ -8,14 +8,26 @@ bool CsvRecord::is_empty() const {
   return std::all_of(cells.begin(), cells.end(), [](const auto& cell) { return cell.empty(); });
 }
 
+CsvScanner::CsvScanner(std::string_view text, char separator, size_t line)
+    : text_(text), line_(line) {
+  set_separator(separator);
+}
+
 Result<CsvScanner> CsvScanner::make(std::string_view text) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
     return fail(Code::kUnsupported, "the text is UTF-16; save it as UTF-8");
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  CsvScanner scanner(text);
+  CsvScanner scanner(text, ',', 1);
   scanner.skip_comments();
-  scanner.separator_ = scanner.find_separator();
+  scanner.set_separator(scanner.find_separator());
   return scanner;
+}
+
+void CsvScanner::set_separator(char separator) {
+  separator_ = separator;
+  ends_plain_ = {};
+  for (const char c : {separator, '\n', '\r', '\0'})
+    ends_plain_[static_cast<unsigned char>(c)] = true;
 }
 
 bool CsvScanner::at_line_end() const {
@@ -30,7 +42,9 @@ void CsvScanner::skip_line_end() {
 
 void CsvScanner::skip_comments() {
   while (!at_end() && text_[position_] == '#') {
-    position_ = std::min(text_.find('\n', position_), text_.size());
+    const size_t end = std::min(text_.find('\n', position_), text_.size());
+    last_comment_ = {text_.substr(position_ + 1, end - position_ - 1), line_};
+    position_ = end;
     skip_line_end();
   }
 }
@@ -53,63 +67,69 @@ char CsvScanner::find_separator() const {
 Result<bool> CsvScanner::next(CsvRecord* record) {
   skip_comments();
   if (at_end()) return false;
+  record->cells.clear();
+  record->unescaped.clear();
   record->line = line_;
-  record->ends_file = false;
-  size_t count = 0;
   for (;;) {
-    if (count == kCsvColumnsMax)
+    if (record->cells.size() == kCsvColumnsMax)
       return fail(Code::kResourceExhausted, "line %zu: more than %zu cells", record->line,
                   kCsvColumnsMax);
-    // Cells are reused: a record of numbers then needs no allocation.
-    if (count == record->cells.size()) record->cells.emplace_back();
-    std::string& cell = record->cells[count++];
-    cell.clear();
-    PACELINE_TRY(scan_cell(&cell));
+    PACELINE_TRY(scan_cell(record));
     if (at_end() || text_[position_] != separator_) break;
     ++position_;
   }
-  record->cells.resize(count);
   record->ends_file = at_end();
   skip_line_end();
   return true;
 }
 
 // Leaves position_ at a separator, a line end or the end of the text.
-Status CsvScanner::scan_cell(std::string* cell) {
+Status CsvScanner::scan_cell(CsvRecord* record) {
   while (!at_end() && is_blank(text_[position_])) ++position_;
-  if (!at_end() && text_[position_] == '"') return scan_quoted(cell);
-  return scan_plain(cell);
+  const bool quoted = !at_end() && text_[position_] == '"';
+  if (record->cells.empty()) record->first_quoted = quoted;
+  return quoted ? scan_quoted(record) : scan_plain(record);
 }
 
-Status CsvScanner::scan_plain(std::string* cell) {
-  const size_t start = position_;
-  for (; !at_end() && text_[position_] != separator_ && !at_line_end(); ++position_) {
-    if (text_[position_] == '\r')
+Status CsvScanner::scan_plain(CsvRecord* record) {
+  const char* const begin = text_.data() + position_;
+  const char* const text_end = text_.data() + text_.size();
+  const char* end = begin;
+  while (end != text_end && !ends_plain_[static_cast<unsigned char>(*end)]) ++end;
+  position_ = static_cast<size_t>(end - text_.data());
+  if (end != text_end && *end != separator_ && !at_line_end()) {
+    if (*end == '\r')
       return fail(Code::kCorrupt, "line %zu: a carriage return inside a row", line_);
-    if (text_[position_] == '\0')
-      return fail(Code::kCorrupt, "line %zu: a zero byte; this is not a text table", line_);
+    return fail(Code::kCorrupt, "line %zu: a zero byte; this is not a text table", line_);
   }
-  std::string_view content = text_.substr(start, position_ - start);
-  while (!content.empty() && is_blank(content.back())) content.remove_suffix(1);
-  cell->assign(content);
+  while (end != begin && is_blank(end[-1])) --end;
+  record->cells.emplace_back(begin, static_cast<size_t>(end - begin));
   return Status();
 }
 
-Status CsvScanner::scan_quoted(std::string* cell) {
+Status CsvScanner::scan_quoted(CsvRecord* record) {
   const size_t first_line = line_;
-  ++position_;
-  for (;;) {
+  const size_t begin = ++position_;
+  bool doubled = false;
+  for (;; ++position_) {
     const size_t quote = text_.find('"', position_);
     if (quote == std::string_view::npos)
       return fail(Code::kCorrupt, "line %zu: a quote is opened and never closed", first_line);
-    const std::string_view piece = text_.substr(position_, quote - position_);
-    line_ += static_cast<size_t>(std::count(piece.begin(), piece.end(), '\n'));
-    cell->append(piece);
     position_ = quote + 1;
     if (at_end() || text_[position_] != '"') break;
-    *cell += '"';
-    ++position_;
+    doubled = true;
   }
+  std::string_view content = text_.substr(begin, position_ - 1 - begin);
+  line_ += static_cast<size_t>(std::count(content.begin(), content.end(), '\n'));
+  if (doubled) {
+    std::string& plain = record->unescaped.emplace_back();
+    for (size_t i = 0; i < content.size(); ++i) {
+      plain += content[i];
+      if (content[i] == '"') ++i;
+    }
+    content = plain;
+  }
+  record->cells.push_back(content);
   while (!at_end() && is_blank(text_[position_])) ++position_;
   if (!at_end() && text_[position_] != separator_ && !at_line_end())
     return fail(Code::kCorrupt, "line %zu: text after a closing quote", line_);

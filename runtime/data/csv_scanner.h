@@ -2,10 +2,13 @@
 //
 // RFC 4180 with what real files need: LF, CRLF or both, no final newline, blanks around cells, a
 // byte order mark, and lines that start with '#' as comments. A quote is special only at the start
-// of a cell. Knows nothing of numbers.
+// of a cell. Knows nothing of numbers. Cells are views into the text: nothing is copied but what
+// has a doubled quote in it.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,19 +20,29 @@ namespace paceline {
 inline constexpr size_t kCsvColumnsMax = 65536;
 
 struct CsvRecord {
-  std::vector<std::string> cells;  // without quotes and without blanks around them
-  size_t line = 0;                 // on which it starts, from 1
-  bool ends_file = false;          // the file ends right after its last cell, without a newline
+  // Without quotes and without blanks around them; valid as long as the text and this record.
+  std::vector<std::string_view> cells;
+  size_t line = 0;                    // on which it starts, from 1
+  bool ends_file = false;             // the file ends right after its last cell, without a newline
+  bool first_quoted = false;          // its first cell stands in quotes
+  std::deque<std::string> unescaped;  // what cells with doubled quotes point to
 
   bool is_empty() const;  // no cell has content
 };
 
 class CsvScanner {
  public:
+  struct Comment {
+    std::string_view text;  // behind the '#'
+    size_t line = 0;        // 0: there is none
+  };
+
   // `text` must outlive the scanner. The separator, one of , ; and tab, is the one that occurs most
   // in the first line that is no comment. Errors: kUnsupported for text that is not UTF-8 by its
   // byte order mark.
   static Result<CsvScanner> make(std::string_view text);
+  // For the rest of a table that is known already: its text begins on line `line`.
+  CsvScanner(std::string_view text, char separator, size_t line);
 
   // The next record, or false at the end of the file. `record` is overwritten.
   // Errors: kCorrupt naming the line: a quote that is never closed, text after a closing quote, a
@@ -37,24 +50,28 @@ class CsvScanner {
   Result<bool> next(CsvRecord* record);
 
   char separator() const { return separator_; }
+  size_t line() const { return line_; }  // that comes next
+  // The newest one that was passed.
+  const Comment& last_comment() const { return last_comment_; }
 
  private:
-  explicit CsvScanner(std::string_view text) : text_(text) {}
-
   bool at_end() const { return position_ >= text_.size(); }
   bool at_line_end() const;
   bool is_blank(char c) const { return c == ' ' || (c == '\t' && separator_ != '\t'); }
   void skip_comments();
+  void set_separator(char separator);
   char find_separator() const;
-  Status scan_cell(std::string* cell);
-  Status scan_quoted(std::string* cell);
-  Status scan_plain(std::string* cell);
+  Status scan_cell(CsvRecord* record);
+  Status scan_quoted(CsvRecord* record);
+  Status scan_plain(CsvRecord* record);
   void skip_line_end();
 
   std::string_view text_;
   size_t position_ = 0;
   size_t line_ = 1;
   char separator_ = ',';
+  std::array<bool, 256> ends_plain_{};  // bytes that a plain cell stops at
+  Comment last_comment_;
 };
 
 }  // namespace paceline

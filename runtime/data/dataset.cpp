@@ -11,16 +11,27 @@ namespace {
 
 template <class T>
 void gather_rows(const std::byte* values, size_t feature_count, std::span<const uint32_t> rows,
-                 float scale, float offset, float* out) {
+                 float* out) {
   const size_t row_bytes = feature_count * sizeof(T);
   for (const uint32_t row : rows) {
     const std::byte* source = values + row * row_bytes;
     for (size_t i = 0; i < feature_count; ++i) {
       T value;
       std::memcpy(&value, source + i * sizeof(T), sizeof(T));
-      *out++ = static_cast<float>(value) * scale + offset;
+      *out++ = static_cast<float>(value);
     }
   }
+}
+
+void scale_rows(std::span<const float> scale, std::span<const float> offset,
+                std::span<float> features) {
+  if (scale.size() == 1) {
+    for (float& x : features) x = x * scale[0] + offset[0];
+    return;
+  }
+  for (size_t begin = 0; begin < features.size(); begin += scale.size())
+    for (size_t i = 0; i < scale.size(); ++i)
+      features[begin + i] = features[begin + i] * scale[i] + offset[i];
 }
 
 }  // namespace
@@ -80,6 +91,16 @@ Dataset::Dataset(ElementType type, Bytes values, std::vector<uint32_t> shape,
     PACELINE_CHECK(label >= 0 && static_cast<uint32_t>(label) < class_count_);
 }
 
+void Dataset::set_scaling(std::vector<float> scale, std::vector<float> offset) {
+  PACELINE_CHECK(scale.size() == 1 || scale.size() == feature_count_);
+  PACELINE_CHECK(offset.size() == 1 || offset.size() == feature_count_);
+  // One form for both, so that the loop over rows has no branch.
+  if (scale.size() < offset.size()) scale.resize(offset.size(), scale[0]);
+  if (offset.size() < scale.size()) offset.resize(scale.size(), offset[0]);
+  scale_ = std::move(scale);
+  offset_ = std::move(offset);
+}
+
 size_t Dataset::bytes() const {
   return values_.capacity() + labels_.capacity() * sizeof(labels_[0]);
 }
@@ -90,7 +111,7 @@ void Dataset::gather(std::span<const uint32_t> rows, std::span<float> features,
   PACELINE_CHECK(features.size() == rows.size() * feature_count_);
   PACELINE_CHECK(labels.size() == (labels_.empty() ? labels.size() : rows.size()));
   const auto gather_as = [&](auto gather_type) {
-    gather_type(values_.data(), feature_count_, rows, scale_, offset_, features.data());
+    gather_type(values_.data(), feature_count_, rows, features.data());
   };
   switch (type_) {
     case ElementType::kUint8:
@@ -112,6 +133,7 @@ void Dataset::gather(std::span<const uint32_t> rows, std::span<float> features,
       gather_as(gather_rows<double>);
       break;
   }
+  scale_rows(scale_, offset_, features);
   if (labels_.empty()) return;
   for (size_t i = 0; i < rows.size(); ++i) labels[i] = labels_[rows[i]];
 }

@@ -46,8 +46,12 @@ class Dataset {
   // What the reader left out, for the user: "rows without content, skipped: 114".
   std::vector<std::string> notes;
 
-  // x = value * scale + offset for every feature; default 1 and 0. Images: scale 1/255.
-  void set_scaling(float scale, float offset) { scale_ = scale, offset_ = offset; }
+  // x = value * scale + offset; default 1 and 0. Images: scale 1/255.
+  //   scale, offset  one number for all features or one for each
+  void set_scaling(std::vector<float> scale, std::vector<float> offset);
+  void set_scaling(float scale, float offset) {
+    set_scaling(std::vector<float>{scale}, std::vector<float>{offset});
+  }
 
   // Writes the rows `rows` (each < row_count()) to features [rows.size()][feature_count] and labels
   // [rows.size()] (may be empty for unlabelled data). No allocation.
@@ -65,8 +69,9 @@ class Dataset {
   uint32_t class_count_ = 0;
   size_t row_count_ = 0;
   size_t feature_count_ = 0;
-  float scale_ = 1;
-  float offset_ = 0;
+  // Either both of one element, or both of feature_count_.
+  std::vector<float> scale_ = {1};
+  std::vector<float> offset_ = {0};
 };
 
 }  // namespace paceline

@@ -13,10 +13,13 @@
 namespace paceline {
 
 Status LabelColumn::add(std::string_view cell) {
+  if (const auto found = index_of_.find(cell); found != index_of_.end()) {
+    rows_.push_back(found->second);
+    return Status();
+  }
   const auto next = static_cast<int32_t>(names_.size());
-  const auto [entry, is_new] = index_of_.try_emplace(std::string(cell), next);
-  rows_.push_back(entry->second);
-  if (!is_new) return Status();
+  index_of_.emplace(std::string(cell), next);
+  rows_.push_back(next);
   if (!is_utf8(cell)) return fail(Code::kCorrupt, "the label is not UTF-8; save the file as UTF-8");
   if (names_.size() == kClassesMax)
     return fail(Code::kResourceExhausted,

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/data/class_list.h"
 
 namespace paceline {
 
@@ -39,7 +39,7 @@ class LabelColumn {
   Result<Classes> finish_numbers(const std::vector<int64_t>& values, uint32_t class_count);
   Classes renumber(const std::vector<int32_t>& class_of_name, std::vector<std::string> names);
 
-  std::unordered_map<std::string, int32_t> index_of_;
+  TextMap<int32_t> index_of_;
   std::vector<Name> names_;  // in order of their first row
   std::vector<int32_t> rows_;
 };

@@ -1,6 +1,7 @@
 #include "runtime/data/number_text.h"
 
 #include <charconv>
+#include <iterator>
 #include <system_error>
 
 namespace paceline {
@@ -21,9 +22,39 @@ std::errc parse_all(std::string_view text, T* value) {
   return end == text.data() + text.size() ? std::errc() : std::errc::invalid_argument;
 }
 
+// The common case: few enough digits that they and the power of ten are exact as float32, so that
+// the one division rounds as the decimal number does (Clinger 1990).
+std::optional<float> parse_short(std::string_view text) {
+  static constexpr float kPowersOfTen[] = {1e0f, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f,
+                                           1e6f, 1e7f, 1e8f, 1e9f, 1e10f};
+  constexpr uint32_t kExactMax = 1u << 24;
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  uint32_t digits = 0;
+  size_t digit_count = 0, decimals = 0;
+  bool past_point = false;
+  for (const char c : text) {
+    const uint32_t digit = static_cast<unsigned char>(c) - uint32_t{'0'};
+    if (digit <= 9) {
+      digits = digits * 10 + digit;
+      if (digits > kExactMax) return std::nullopt;
+      ++digit_count;
+      decimals += past_point;
+    } else if (c == '.' && !past_point) {
+      past_point = true;
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (digit_count == 0 || decimals >= std::size(kPowersOfTen)) return std::nullopt;
+  const float value = static_cast<float>(digits) / kPowersOfTen[decimals];
+  return negative ? -value : value;
+}
+
 }  // namespace
 
 std::optional<float> parse_float32(std::string_view text) {
+  if (const std::optional<float> value = parse_short(text)) return value;
   if (text.find_first_not_of("0123456789+-.eE") != std::string_view::npos) return std::nullopt;
   if (!strip_plus(&text)) return std::nullopt;
   float value = 0;

@@ -11,6 +11,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/schema.h"
 
 namespace paceline {
 
@@ -21,6 +22,10 @@ struct ReadOptions {
   std::string label_column;
   // CSV: columns that are no features (a time, a serial number).
   std::vector<std::string> ignored_columns;
+  // CSV: which columns and classes a run names. Null, or one that names none: as the file has them.
+  const DataSchema* schema = nullptr;
+  // With a schema: a file without the label column will do. Only for who asks no labels.
+  bool label_optional = false;
   // A label from this one on is an error. 0: the largest label + 1.
   uint32_t class_count = 0;
   uint64_t bytes_max = uint64_t{4} << 30;
@@ -31,5 +36,9 @@ struct ReadOptions {
 // The kind is taken from the content (IDX magic, gzip magic) and, for text, the name; .gz is opened
 // transparently. Directories are not searched.
 Result<Dataset> read_dataset(const std::string& path, const ReadOptions& options);
+
+// Whether `path` is a table with a header that has the columns of `options`; its rows are not read.
+// Errors: as read_dataset().
+Status has_columns(const std::string& path, const ReadOptions& options);
 
 }  // namespace paceline

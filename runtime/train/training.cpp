@@ -16,10 +16,6 @@ Result<RunSpec> parse_run(std::string_view toml) {
   section.read("keep", &training.keep, 0.5, 1);
   section.read("seed", &training.seed, 0, INT64_MAX);
   PACELINE_TRY(section.finish());
-  ConfigSection data = config.section("data");
-  data.read("scale", &training.data_scale, -1e9, 1e9);
-  data.read("offset", &training.data_offset, -1e9, 1e9);
-  PACELINE_TRY(data.finish());
   return run;
 }
 

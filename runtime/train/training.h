@@ -6,9 +6,6 @@
 //   momentum = 0.9
 //   keep = 1.0          # factor on every parameter at each new version (weight decay); 1 = none
 //   seed = 1            # of the model's start, the rotations and the order of rows
-//   [data]
-//   scale = 0.00392157  # x = value * scale + offset, the same on every worker
-//   offset = 0.0
 #pragma once
 
 #include <cstdint>
@@ -26,8 +23,6 @@ struct TrainingSpec {
   double momentum = 0.9;
   double keep = 1;
   uint64_t seed = 1;
-  double data_scale = 1;
-  double data_offset = 0;
 };
 
 // Model and training settings of one text: what a worker needs to know of a run.
@@ -36,7 +31,8 @@ struct RunSpec {
   TrainingSpec training;
 };
 
-// Other tables than [model], [[layer]], [training] and [data] are left to other readers.
+// Other tables than [model], [[layer]] and [training] are left to other readers: [data] to
+// data/schema.h.
 // Errors: as parse_model().
 Result<RunSpec> parse_run(std::string_view toml);
 

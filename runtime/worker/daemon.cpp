@@ -13,7 +13,6 @@
 #include "runtime/base/nearest.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/version.h"
-#include "runtime/data/reader.h"
 #include "runtime/worker/local_trainer.h"
 
 namespace paceline {
@@ -75,27 +74,6 @@ Status check_backend(const std::string& name) {
   if (std::ranges::find(known, std::string_view(name)) != known.end()) return {};
   return fail(Code::kInvalidArgument, "--backend '%s' is unknown or not usable on this machine%s",
               name.c_str(), suggest_name(name, known).c_str());
-}
-
-Result<std::shared_ptr<LocalData>> load_data(const WorkerDaemonOptions& options) {
-  ReadOptions read;
-  read.label_file = options.label_file;
-  read.label_column = options.label_column;
-  read.ignored_columns = options.ignored_columns;
-  auto data = std::make_shared<LocalData>();
-  PACELINE_ASSIGN(data->dataset, read_dataset(options.data_file, read));
-  if (options.has_shard) {
-    PACELINE_ASSIGN(std::vector<uint32_t> rows,
-                    shard_rows(data->dataset.labels(), data->dataset.class_count(), options.shard));
-    data->dataset.keep(rows);
-  }
-  if (data->dataset.row_count() == 0)
-    return fail(Code::kInvalidArgument, "%s: no rows to train on", options.data_file.c_str());
-  if (data->dataset.labels().empty())
-    return fail(Code::kInvalidArgument, "%s: no labels; give --labels FILE or --label-column NAME",
-                options.data_file.c_str());
-  data->split = split_hold_out(data->dataset.row_count());
-  return data;
 }
 
 // Drives one core over one channel.
@@ -251,7 +229,7 @@ class WorkerDaemon {
 
 Status run_worker(const WorkerDaemonOptions& options) {
   PACELINE_TRY(check_backend(options.backend));
-  PACELINE_ASSIGN(std::shared_ptr<LocalData> data, load_data(options));
+  PACELINE_ASSIGN(std::shared_ptr<LocalData> data, open_local_data(options.data));
   // Declared before the channel, so that it outlives whatever the channel calls.
   std::atomic<int> stops = 0;
   std::atomic<Channel*> waking = nullptr;
@@ -260,18 +238,12 @@ Status run_worker(const WorkerDaemonOptions& options) {
     stops = count;
     if (Channel* channel = waking.load()) channel->wake();
   });
-  log_info("%zu training rows, %zu held out, from %s", data->split.training.size(),
-           data->split.held_out.size(), options.data_file.c_str());
-
   std::random_device entropy;
   WorkerOptions core_options;
   core_options.name = options.name;
   core_options.build = kVersionText;
   core_options.incarnation = (uint64_t{entropy()} << 32 | entropy()) | 1;
-  core_options.training_rows = data->split.training.size();
-  core_options.held_out_rows = std::min(data->split.held_out.size(), kEvaluatedRowsMax);
-  core_options.feature_count = static_cast<uint32_t>(data->dataset.feature_count());
-  core_options.class_count = data->dataset.class_count();
+  static_cast<RowCounts&>(core_options) = rows_of(*data);
   core_options.jitter_seed = core_options.incarnation;
 
   WorkerCore core(core_options, make_local_run_factory(data, options.name, options.backend));
@@ -283,7 +255,7 @@ Status run_worker(const WorkerDaemonOptions& options) {
   dial.jitter_seed = core_options.jitter_seed;
   PACELINE_ASSIGN(std::unique_ptr<Channel> channel, dial_nng(dial));
   waking = channel.get();
-  const Status status = WorkerDaemon(options, &core, &keeper, channel.get()).run(stops);
+  Status status = WorkerDaemon(options, &core, &keeper, channel.get()).run(stops);
   signals.reset();  // so that nobody wakes a channel that is going
   if (status.ok())
     log_info("done: publication %llu, checksum %08x, %llu steps, %llu exchanges",
@@ -293,6 +265,8 @@ Status run_worker(const WorkerDaemonOptions& options) {
   if (core.stats().lost_count > 0)
     log_info("lost on the way: %.3g in weight units, %llu times", core.stats().lost_gradient_total,
              static_cast<unsigned long long>(core.stats().lost_count));
+  // A server that does not name columns only says that the rows do not fit.
+  if (status.code() == Code::kRefused && !data->unread.ok()) return data->unread;
   return status;
 }
 

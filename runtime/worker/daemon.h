@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/data/shard.h"
 #include "runtime/net/transport.h"
+#include "runtime/worker/local_data.h"
 #include "runtime/worker/state_keeper.h"
 
 namespace paceline {
@@ -15,12 +14,7 @@ namespace paceline {
 struct WorkerDaemonOptions {
   std::string server;  // "tcp://desk.local:7433"
   std::string name;    // unique in the fleet
-  std::string data_file;
-  std::string label_file;
-  std::string label_column;
-  std::vector<std::string> ignored_columns;
-  bool has_shard = false;  // take one part of a common file; for demos and experiments
-  ShardOptions shard;
+  LocalDataOptions data;
   std::string backend = "auto";
   StateOptions state;
   LinkLimit link;

@@ -90,19 +90,27 @@ class DatasetTrainer final : public LocalTrainer {
 
 }  // namespace
 
+RowCounts rows_of(const LocalData& data) {
+  return {data.split.training.size(), std::min(data.split.held_out.size(), kEvaluatedRowsMax),
+          static_cast<uint32_t>(data.dataset.row_count() > 0 ? data.dataset.feature_count() : 0),
+          data.dataset.class_count()};
+}
+
 LocalRunFactory make_local_run_factory(std::shared_ptr<LocalData> data, std::string name,
                                        std::string backend) {
   return [data = std::move(data), name = std::move(name),
           backend = std::move(backend)](const std::string& text) -> Result<LocalRun> {
     LocalRun run;
     PACELINE_ASSIGN(run.spec, parse_run(text));
+    PACELINE_ASSIGN(const DataSchema schema, parse_data_schema(text));
     const ModelSpec& model = run.spec.model;
-    Dataset& dataset = data->dataset;
+    PACELINE_TRY(schema.check_model(model.input_features(), model.class_count));
+    PACELINE_TRY(apply_schema(schema, data.get()));
+    const Dataset& dataset = data->dataset;
     if (dataset.feature_count() != model.input_features())
       return fail(Code::kInvalidArgument, "rows have %zu values, the model takes %llu",
                   dataset.feature_count(), static_cast<unsigned long long>(model.input_features()));
-    dataset.set_scaling(static_cast<float>(run.spec.training.data_scale),
-                        static_cast<float>(run.spec.training.data_offset));
+    if (schema.names_columns()) run.rows = rows_of(*data);
     const size_t batch = std::max<size_t>(
         std::min<size_t>(run.spec.training.batch, data->split.training.size()), kEvaluationBatch);
     PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer, make_trainer(model, batch, backend));

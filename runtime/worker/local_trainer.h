@@ -4,20 +4,17 @@
 #include <memory>
 #include <string>
 
-#include "runtime/data/dataset.h"
-#include "runtime/data/shard.h"
+#include "runtime/worker/local_data.h"
 #include "runtime/worker/worker_core.h"
 
 namespace paceline {
 
-struct LocalData {
-  Dataset dataset;
-  HoldOut split;
-};
-
 // At most so many held-out rows are evaluated, evenly spread: enough for a trend, cheap enough to
 // do often.
 inline constexpr size_t kEvaluatedRowsMax = 512;
+
+// What a worker says of its rows.
+RowCounts rows_of(const LocalData& data);
 
 // A factory over `data`, which it shares. Rows come in an order drawn anew each epoch from the
 // run's seed and `name`; the last batch of an epoch is filled from the next one.

@@ -62,11 +62,11 @@ int main(int argc, char** argv) {
 
   app.add_option("server", options.server,
                  "the server: HOST, HOST:PORT or tcp://HOST:PORT (port 7433)");
-  app.add_option("--data", options.data_file, "CSV with a header, or IDX; .gz is opened");
-  app.add_option("--labels", options.label_file, "labels in a file of their own (IDX)");
-  app.add_option("--label-column", options.label_column,
+  app.add_option("--data", options.data.data_file, "CSV with a header, or IDX; .gz is opened");
+  app.add_option("--labels", options.data.label_file, "labels in a file of their own (IDX)");
+  app.add_option("--label-column", options.data.label_column,
                  "CSV: the column with the label (default: the last)");
-  app.add_option("--ignore", options.ignored_columns,
+  app.add_option("--ignore", options.data.ignored_columns,
                  "CSV: columns that are no features, such as a time; a,b for several")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
     std::printf("%s\n", describe(*dataset).c_str());
     return 0;
   }
-  if (options.server.empty() || options.data_file.empty()) {
+  if (options.server.empty() || options.data.data_file.empty()) {
     std::fprintf(
         stderr,
         "edge_worker: give the server's address and --data FILE; edge_worker --help shows how\n");
@@ -131,8 +131,8 @@ int main(int argc, char** argv) {
   if (!shard.empty()) {
     Result<ShardOptions> parsed = parse_shard(shard);
     if (!parsed) return report(parsed.error());
-    options.shard = *parsed;
-    options.has_shard = true;
+    options.data.shard = *parsed;
+    options.data.has_shard = true;
   }
   if (!link.empty()) {
     Result<LinkLimit> parsed = parse_link(link);

@@ -40,22 +40,31 @@ class LocalTrainer {
   virtual void seek(RowCursor) {}
 };
 
-// What a run's description means on this board.
-struct LocalRun {
-  RunSpec spec;
-  std::unique_ptr<LocalTrainer> trainer;
-};
-// Errors: the run does not fit this board's data; the worker then stops with that message.
-using LocalRunFactory = std::function<Result<LocalRun>(const std::string& run_text)>;
-
-struct WorkerOptions {
-  std::string name;
-  std::string build;
-  uint64_t incarnation = 1;
+// What a worker says of its data.
+struct RowCounts {
   uint64_t training_rows = 0;
   uint64_t held_out_rows = 0;
   uint32_t feature_count = 0;
   uint32_t class_count = 0;
+  bool operator==(const RowCounts&) const = default;
+};
+
+// What a run's description means on this board.
+struct LocalRun {
+  RunSpec spec;
+  std::unique_ptr<LocalTrainer> trainer;
+  // Where the run says which columns count: what there is of them. Said in another Hello where it
+  // differs from the first one's.
+  std::optional<RowCounts> rows = {};
+};
+// Errors: the run does not fit this board's data; the worker then stops with that message.
+using LocalRunFactory = std::function<Result<LocalRun>(const std::string& run_text)>;
+
+// With the rows as far as they are known before the run is.
+struct WorkerOptions : RowCounts {
+  std::string name;
+  std::string build;
+  uint64_t incarnation = 1;
   uint64_t jitter_seed = 0;
   bool unsend = true;  // false: what is refused as late is forgotten; shows what un-send is for
 };
@@ -157,6 +166,8 @@ class WorkerCore {
   uint32_t published_checksum() const { return published_checksum_; }
   float training_loss() const { return last_loss_; }
   std::span<const float> published() const { return published_; }
+  const std::string& run_text() const { return run_text_; }  // empty: none known
+  const RunSpec& run() const { return run_.spec; }
   std::span<const float> residual() const { return residual_; }
   void set_observer(MassObserver* observer) { observer_ = observer; }
 
@@ -170,6 +181,7 @@ class WorkerCore {
   void say_hello(TimeUs now);
   void on_welcome(const Welcome& welcome, TimeUs now);
   Status adopt_run(const Welcome& welcome);
+  bool rows_differ() const { return run_.rows && *run_.rows != options_; }
   void resume(const Welcome& welcome);
   void settle_from(const Welcome& welcome, TimeUs now);
   void on_granted(const Granted& granted, TimeUs now);

@@ -99,6 +99,10 @@ void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
                           "bring both to one version",
                           welcome.protocol, kProtocolMin, kProtocol));
   if (Status status = adopt_run(welcome); !status.ok()) return fail_with(std::move(status));
+  if (rows_differ()) {
+    static_cast<RowCounts&>(options_) = *run_.rows;
+    return say_hello(now);
+  }
   if (saved_) resume(welcome);
 
   session_ = welcome.session;

@@ -36,6 +36,22 @@ TEST_SUITE("data/number_text") {
     }
   }
 
+  TEST_CASE("parse_float32: short numbers, which have a way of their own, are the C library's") {
+    Random random(test::seed(), 3);
+    for (int i = 0; i < 200'000; ++i) {
+      std::string text = std::to_string(random.below(uint64_t{1} << (1 + random.below(27))));
+      text.insert(static_cast<size_t>(random.below(text.size() + 1)), ".");
+      if (random.below(2) == 0)
+        text.insert(text.find('.') + 1, static_cast<size_t>(random.below(9)), '0');
+      if (random.below(2) == 0) text.insert(0, "-");
+      const std::optional<float> value = parse_float32(text);
+      REQUIRE_MESSAGE(value.has_value(), text);
+      REQUIRE_MESSAGE(std::bit_cast<uint32_t>(*value) ==
+                          std::bit_cast<uint32_t>(std::strtof(text.c_str(), nullptr)),
+                      text);
+    }
+  }
+
   TEST_CASE("parse_float32: what is no plain decimal number of float32 is refused") {
     for (const char* text :
          {"",      " ",    "nan",   "NaN", "inf",   "-inf",   "Infinity", "1e39", "-1e39", "1e400",

@@ -229,7 +229,27 @@ TEST_SUITE("data/reader_csv") {
     CHECK(contains(csv.error("a,b,y\n1,2,0\n1,2\n1,2,0\n"),
                    "row 2 (line 3): 2 cells, the header names 3"));
     CHECK(contains(csv.error("a,b,y\n1,2,0\n1,2"), "the file seems to be cut off"));
-    CHECK(contains(csv.error("a,y\n\"1\",5,0\n"), "does the first column lack a name?"));
+    CHECK(contains(csv.error("a,y\n1,5,0\n"), "does the first column lack a name?"));
+  }
+
+  TEST_CASE("rows: R's row names, in quotes and without a name, are left out and noted") {
+    const Csv csv;
+    const Dataset dataset = csv.ok("\"a\",\"y\"\n\"140\",5,0\n\"141\",6,1\n");
+    CHECK(dataset.column_names == Texts{"a"});
+    CHECK(all_features(dataset) == std::vector<float>{5, 6});
+    CHECK(contains(dataset.notes.at(0), "row name"));
+    // A decimal comma where a comma separates must not pass for a row name.
+    CHECK(contains(csv.error("a,y\n2,6,1\n"), "3 cells, the header names 2"));
+  }
+
+  TEST_CASE("header: a comment names the columns where the rows begin at once and it fits them") {
+    const Csv csv;
+    const Dataset dataset = csv.ok("# made by x\r\n# Columns: t, b,y\r\n1,2,0\n3,4,1\r\n");
+    CHECK(dataset.column_names == Texts{"t", "b"});
+    CHECK(all_features(dataset) == std::vector<float>{1, 2, 3, 4});
+    CHECK(contains(dataset.notes.at(0), "the comment in line 2"));
+    CHECK(contains(csv.error("# Columns: a,b\n1,2,0\n"), "stands where column 1 should be named"));
+    CHECK(contains(csv.error("# 1,2,3\n1,2,0\n"), "stands where column 1 should be named"));
   }
 
   TEST_CASE("rows: those without content are skipped and noted, whatever their length") {

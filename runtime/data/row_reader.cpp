@@ -1,0 +1,127 @@
+#include "runtime/data/row_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/data/load.h"
+#include "runtime/data/number_text.h"
+
+namespace paceline {
+
+RowReader::RowReader(TableColumns columns, char separator, const DataSchema* schema)
+    : columns_(std::move(columns)), comma_allowed_(separator == ';') {
+  if (schema == nullptr) return;
+  missing_ = schema->missing;
+  missing_texts_ = schema->missing_values;
+  for (const std::string& text : missing_texts_)
+    if (const std::optional<float> number = parse_float32(text))
+      missing_numbers_.push_back(*number);
+  if (missing_ != MissingRule::kMean) return;
+  for (size_t i = 0; i < feature_count(); ++i)
+    means_.push_back(-schema->offset[i] / schema->scale[i]);
+}
+
+std::optional<RowFault> RowReader::read(const CsvRecord& record, std::span<float> features) {
+  if (record.cells.size() != columns_.columns.size()) return wrong_count(record);
+  for (size_t i = 0; i < record.cells.size(); ++i) {
+    const TableColumns::Column& column = columns_.columns[i];
+    switch (column.role) {
+      case ColumnRole::kIgnored:
+        break;
+      case ColumnRole::kUnnamed:
+        if (!record.cells[i].empty()) return fault(record, i, "stands in a column without a name");
+        break;
+      case ColumnRole::kLabel:
+        if (std::optional<RowFault> wrong = read_label(record)) return wrong;
+        break;
+      case ColumnRole::kFeature:
+        if (std::optional<RowFault> wrong = read_feature(record, i, &features[column.feature]))
+          return wrong;
+        break;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<RowFault> RowReader::read_feature(const CsvRecord& record, size_t column,
+                                                float* value) {
+  const std::string_view cell = record.cells[column];
+  std::optional<float> number = parse_float32(cell);
+  size_t mark = std::string_view::npos;
+  if (comma_allowed_ || number) mark = cell.find_first_of(",.");
+  if (!number && mark != std::string_view::npos && cell[mark] == ',') {
+    with_point_ = cell;
+    with_point_[mark] = '.';
+    number = parse_float32(with_point_);
+  }
+  const bool missing = number
+                           ? std::ranges::find(missing_numbers_, *number) != missing_numbers_.end()
+                           : is_missing_text(cell);
+  if (missing) {
+    if (missing_ != MissingRule::kMean) {
+      RowFault wrong = fault(record, column, "is a missing value");
+      if (missing_ == MissingRule::kError)
+        wrong.text += "; the run's data.missing can skip such rows or take the mean";
+      wrong.kind = RowFault::Kind::kMissing;
+      return wrong;
+    }
+    *value = means_[columns_.columns[column].feature];
+    ++replaced_count_;
+    return std::nullopt;
+  }
+  if (!number) return not_a_number(record, column);
+  *value = *number;
+  return mark == std::string_view::npos ? std::nullopt : check_mark(record, column, mark);
+}
+
+std::optional<RowFault> RowReader::read_label(const CsvRecord& record) const {
+  const std::string_view cell = label(record);
+  const bool missing = cell.empty() || is_missing_text(cell);
+  if (!missing) return std::nullopt;
+  RowFault wrong = fault(record, columns_.label_index, "is empty, but a row needs a label");
+  wrong.kind = RowFault::Kind::kMissing;
+  return wrong;
+}
+
+bool RowReader::is_missing_text(std::string_view cell) const {
+  return std::ranges::find(missing_texts_, cell) != missing_texts_.end();
+}
+
+std::optional<RowFault> RowReader::check_mark(const CsvRecord& record, size_t column, size_t mark) {
+  const char found = record.cells[column][mark];
+  if (decimal_mark_ == 0) decimal_mark_ = found;
+  if (decimal_mark_ == found) return std::nullopt;
+  return fault(
+      record, column,
+      format_text("has the decimal mark '%c', rows before have '%c'", found, decimal_mark_));
+}
+
+RowFault RowReader::not_a_number(const CsvRecord& record, size_t column) const {
+  const std::string_view cell = record.cells[column];
+  if (cell.empty()) return fault(record, column, "is empty");
+  const bool numeric = cell.find_first_not_of("0123456789+-.eE") == std::string_view::npos;
+  return fault(record, column,
+               numeric ? "is no number that fits float32"
+                       : "is not a number; correct it, or leave the column out (--ignore)");
+}
+
+RowFault RowReader::wrong_count(const CsvRecord& record) const {
+  const size_t named = columns_.columns.size();
+  const char* hint = "";
+  if (record.ends_file && record.cells.size() < named)
+    hint = "; the file seems to be cut off";
+  else if (record.cells.size() == named + 1)
+    hint = "; does the first column lack a name?";
+  return {RowFault::Kind::kBad,
+          format_text(": %zu cells, the header names %zu%s", record.cells.size(), named, hint)};
+}
+
+RowFault RowReader::fault(const CsvRecord& record, size_t column, const std::string& reason) const {
+  const std::string& name = columns_.columns[column].name;
+  const std::string shown = name.empty() ? std::to_string(column + 1) : quote_for_message(name);
+  return {RowFault::Kind::kBad,
+          ", column " + shown + ": " + quote_for_message(record.cells[column]) + " " + reason};
+}
+
+}  // namespace paceline

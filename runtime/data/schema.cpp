@@ -1,0 +1,142 @@
+#include "runtime/data/schema.h"
+
+#include <set>
+
+#include "runtime/base/config.h"
+#include "runtime/base/utf8.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/load.h"
+
+namespace paceline {
+
+namespace {
+
+constexpr double kScaleMax = 1e30;
+
+void trim(std::string* text) {
+  const size_t first = text->find_first_not_of(" \t\r\n");
+  const size_t last = text->find_last_not_of(" \t\r\n");
+  *text = first == std::string::npos ? std::string() : text->substr(first, last - first + 1);
+}
+
+Status check_names(const char* key, std::vector<std::string>* names) {
+  std::set<std::string_view> seen;
+  for (std::string& name : *names) {
+    trim(&name);
+    if (name.empty()) return fail(Code::kInvalidArgument, "run: data.%s holds an empty name", key);
+    if (!seen.insert(name).second)
+      return fail(Code::kInvalidArgument, "run: data.%s names %s twice", key,
+                  quote_for_message(name).c_str());
+  }
+  return {};
+}
+
+Result<std::vector<float>> scaling(const char* key, const std::vector<double>& given,
+                                   size_t column_count) {
+  if (given.size() != 1 && given.size() != column_count)
+    return fail(Code::kInvalidArgument,
+                "run: data.%s has %zu numbers; give one, or one for each of the %zu columns", key,
+                given.size(), column_count);
+  return std::vector<float>(given.begin(), given.end());
+}
+
+Status read_rule(const std::string& text, DataSchema* schema) {
+  if (text == "error")
+    schema->missing = MissingRule::kError;
+  else if (text == "skip")
+    schema->missing = MissingRule::kSkip;
+  else if (text == "mean")
+    schema->missing = MissingRule::kMean;
+  else
+    return fail(Code::kInvalidArgument,
+                "run: data.missing is %s, has to be \"error\", \"skip\" or \"mean\"",
+                quote_for_message(text).c_str());
+  return {};
+}
+
+// columns, label and classes belong together; the rest means nothing without them.
+Status check_together(const DataSchema& schema, bool has_rules) {
+  const bool any = schema.names_columns() || !schema.label.empty() || !schema.classes.empty();
+  const bool all = schema.names_columns() && !schema.label.empty() && !schema.classes.empty();
+  if (any && !all)
+    return fail(Code::kInvalidArgument,
+                "run: [data] names some of columns, label and classes; give all three or none");
+  if (!any && has_rules)
+    return fail(Code::kInvalidArgument,
+                "run: [data] has rules for rows, but names no columns; give columns, label and "
+                "classes");
+  for (const std::string& column : schema.columns)
+    if (column == schema.label)
+      return fail(Code::kInvalidArgument, "run: data.columns holds the label %s; take it out",
+                  quote_for_message(column).c_str());
+  return {};
+}
+
+// The mean is what x = 0 stands for.
+Status check_means(const DataSchema& schema) {
+  if (schema.missing != MissingRule::kMean) return {};
+  if (schema.scale.size() != schema.columns.size() || schema.offset.size() != schema.columns.size())
+    return fail(Code::kInvalidArgument,
+                "run: data.missing = \"mean\" needs a scale and an offset for each column: the "
+                "mean is -offset / scale");
+  for (size_t i = 0; i < schema.columns.size(); ++i)
+    if (schema.scale[i] == 0)
+      return fail(Code::kInvalidArgument,
+                  "run: data.scale of %s is 0, so it has no mean; leave the column out",
+                  quote_for_message(schema.columns[i]).c_str());
+  return {};
+}
+
+}  // namespace
+
+Status DataSchema::check_model(uint64_t input_features, uint32_t class_count) const {
+  if (!names_columns()) return {};
+  if (columns.size() != input_features)
+    return fail(Code::kInvalidArgument,
+                "run: [data] names %zu columns, but model.input has %llu values; make them equal",
+                columns.size(), static_cast<unsigned long long>(input_features));
+  if (classes.size() != class_count)
+    return fail(Code::kInvalidArgument,
+                "run: [data] names %zu classes, but model.classes is %u; make them equal",
+                classes.size(), class_count);
+  return {};
+}
+
+Result<DataSchema> parse_data_schema(std::string_view toml) {
+  PACELINE_ASSIGN(const Config config, Config::parse(toml, "run"));
+  DataSchema schema;
+  std::vector<double> scale = {1}, offset = {0};
+  std::string missing, bad_rows;
+  std::vector<std::string> missing_values;
+  ConfigSection data = config.section("data");
+  data.read("columns", &schema.columns);
+  data.read("label", &schema.label);
+  data.read("classes", &schema.classes);
+  data.read("ignore", &schema.ignored);
+  data.read("scale", &scale, -kScaleMax, kScaleMax);
+  data.read("offset", &offset, -kScaleMax, kScaleMax);
+  data.read("missing", &missing);
+  data.read("missing_values", &missing_values);
+  data.read("bad_rows", &bad_rows);
+  PACELINE_TRY(data.finish());
+
+  trim(&schema.label);
+  PACELINE_TRY(check_names("columns", &schema.columns));
+  PACELINE_TRY(check_names("classes", &schema.classes));
+  PACELINE_TRY(check_names("ignore", &schema.ignored));
+  PACELINE_TRY(check_together(schema, !missing.empty() || !missing_values.empty() ||
+                                          !bad_rows.empty() || !schema.ignored.empty()));
+  PACELINE_ASSIGN(schema.scale, scaling("scale", scale, schema.columns.size()));
+  PACELINE_ASSIGN(schema.offset, scaling("offset", offset, schema.columns.size()));
+  if (!missing.empty()) PACELINE_TRY(read_rule(missing, &schema));
+  for (std::string& text : missing_values) trim(&text);
+  if (!missing_values.empty()) schema.missing_values = std::move(missing_values);
+  if (!bad_rows.empty() && bad_rows != "error" && bad_rows != "skip")
+    return fail(Code::kInvalidArgument, "run: data.bad_rows is %s, has to be \"error\" or \"skip\"",
+                quote_for_message(bad_rows).c_str());
+  schema.skip_bad_rows = bad_rows == "skip";
+  PACELINE_TRY(check_means(schema));
+  return schema;
+}
+
+}  // namespace paceline

@@ -1,0 +1,54 @@
+// What a run says of its tables: which columns, in which order and on which scale, and the classes
+// by name. It travels with the run's text, so every board counts alike.
+//
+//   [data]
+//   columns = ["ax", "ay", "az", "sound"]   # features by name, in the model's order
+//   label = "state"
+//   classes = ["off", "idle", "busy"]       # class 0 is the first
+//   ignore = ["time"]                       # known, and no feature; other columns are left out,
+//   too scale = [12.5, 12.5, 9.0, 4.0]          # x = value * scale + offset, in float32; one for
+//   all offset = [0, 0, -1, -0.4]               # columns, or one a column missing = "skip" # a row
+//   with a missing value: "error", "skip", "mean" missing_values = ["", "NA", "-200"]     # what
+//   stands where a value is missing bad_rows = "error"                      # a row that can't be
+//   read: "error", "skip"
+//
+// Without `columns` a file's rows are taken as they stand, and only one scale and offset may be
+// given.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace paceline {
+
+enum class MissingRule : uint8_t {
+  kError,
+  kSkip,  // the row is left out and counted
+  kMean,  // -offset / scale stands in: the mean of the sample that the scale was made from
+};
+
+struct DataSchema {
+  std::vector<std::string> columns;  // empty: as the file has them
+  std::string label;
+  std::vector<std::string> classes;
+  std::vector<std::string> ignored;
+  std::vector<float> scale = {1};  // one, or one a column
+  std::vector<float> offset = {0};
+  MissingRule missing = MissingRule::kError;
+  std::vector<std::string> missing_values = {"", "NA", "N/A", "NaN", "nan", "null", "?"};
+  bool skip_bad_rows = false;
+
+  bool names_columns() const { return !columns.empty(); }
+  // Errors: kInvalidArgument where a model of so many inputs and classes can't take such rows.
+  Status check_model(uint64_t input_features, uint32_t class_count) const;
+};
+
+// The table [data] of a run; other tables are left to other readers. Errors: kInvalidArgument with
+// line, column and the nearest key.
+Result<DataSchema> parse_data_schema(std::string_view toml);
+
+}  // namespace paceline

@@ -1,0 +1,67 @@
+#include "runtime/worker/local_data.h"
+
+#include "runtime/base/log.h"
+#include "runtime/data/reader.h"
+
+namespace paceline {
+
+namespace {
+
+Status read_rows(const DataSchema* schema, LocalData* data) {
+  const LocalDataOptions& source = data->source;
+  ReadOptions read;
+  read.label_file = source.label_file;
+  read.label_column = source.label_column;
+  read.ignored_columns = source.ignored_columns;
+  read.schema = schema;
+  data->dataset = Dataset();  // its memory is free before the new rows take theirs
+  data->split = {};
+  PACELINE_ASSIGN(data->dataset, read_dataset(source.data_file, read));
+  Dataset& dataset = data->dataset;
+  if (source.has_shard) {
+    PACELINE_ASSIGN(std::vector<uint32_t> rows,
+                    shard_rows(dataset.labels(), dataset.class_count(), source.shard));
+    dataset.keep(rows);
+  }
+  if (dataset.row_count() == 0)
+    return fail(Code::kInvalidArgument, "%s: no rows to train on", source.data_file.c_str());
+  if (dataset.labels().empty())
+    return fail(Code::kInvalidArgument, "%s: no labels; give --labels FILE or --label-column NAME",
+                source.data_file.c_str());
+  data->split = split_hold_out(dataset.row_count());
+  log_info("%zu training rows, %zu held out, from %s", data->split.training.size(),
+           data->split.held_out.size(), source.data_file.c_str());
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<LocalData>> open_local_data(const LocalDataOptions& options) {
+  auto data = std::make_shared<LocalData>();
+  data->source = options;
+  data->unread = read_rows(nullptr, data.get());
+  if (data->unread.ok()) return data;
+  ReadOptions read;
+  read.label_column = options.label_column;
+  read.ignored_columns = options.ignored_columns;
+  if (!options.label_file.empty() || !has_columns(options.data_file, read).ok())
+    return fail(std::move(data->unread));
+  log_warning("%s; that is in order if the run names its columns", data->unread.message().c_str());
+  return data;
+}
+
+Status apply_schema(const DataSchema& schema, LocalData* data) {
+  if (schema.names_columns() && !data->source.data_file.empty()) {
+    data->unread = read_rows(&schema, data);
+    PACELINE_TRY(data->unread);
+  }
+  PACELINE_TRY(data->unread);
+  const size_t features = data->dataset.feature_count();
+  if (schema.scale.size() > 1 && schema.scale.size() != features)
+    return fail(Code::kInvalidArgument, "the run scales %zu columns, the rows have %zu",
+                schema.scale.size(), features);
+  data->dataset.set_scaling(schema.scale, schema.offset);
+  return {};
+}
+
+}  // namespace paceline
