@@ -10,14 +10,20 @@ namespace paceline {
 
 namespace {
 
-uint32_t gather_maxima(const float* update, float* residual, size_t blocks, size_t strip,
-                       uint32_t* maxima) {
+template <bool kFeedback>
+static uint32_t gather_strips(const float* update, float* residual, size_t blocks, size_t strip,
+                              uint32_t* maxima) {
   const __m256i magnitude = _mm256_set1_epi32(kMagnitudeBits);
   const __m256i small = _mm256_set1_epi32(kFlushBits - 1);
   __m256i absmax = _mm256_setzero_si256();
   for (size_t i = 0; i < blocks * kKernelBlock; i += 8 * strip, maxima += 8) {
     __m256i largest = _mm256_setzero_si256();
     for (size_t at = i; at < i + 8 * strip; at += 8) {
+      if (!kFeedback) {
+        const __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(update + at));
+        largest = _mm256_max_epi32(largest, _mm256_and_si256(c, magnitude));
+        continue;
+      }
       const __m256 c = _mm256_add_ps(_mm256_loadu_ps(update + at), _mm256_loadu_ps(residual + at));
       const __m256i size = _mm256_and_si256(_mm256_castps_si256(c), magnitude);
       const __m256i keep = _mm256_cmpgt_epi32(size, small);
@@ -34,17 +40,10 @@ uint32_t gather_maxima(const float* update, float* residual, size_t blocks, size
   return most;
 }
 
-// Positions of the bits of `word`, counted from `first`. Four are written whether or not there are
-// so many: where hits are few, a branch for each would be guessed wrong.
-static inline size_t put_positions(uint64_t word, size_t first, uint16_t* positions) {
-  const size_t count = static_cast<size_t>(__builtin_popcountll(word));
-  for (size_t i = 0; i < 4; ++i, word &= word - 1)
-    positions[i] = static_cast<uint16_t>(
-        first + static_cast<size_t>(__builtin_ctzll(word | uint64_t{1} << 63)));
-  if (count > 4)
-    for (size_t i = 4; i < count; ++i, word &= word - 1)
-      positions[i] = static_cast<uint16_t>(first + static_cast<size_t>(__builtin_ctzll(word)));
-  return count;
+uint32_t gather_maxima(const float* update, float* residual, size_t blocks, size_t strip,
+                       uint32_t* maxima) {
+  return residual != nullptr ? gather_strips<true>(update, residual, blocks, strip, maxima)
+                             : gather_strips<false>(update, nullptr, blocks, strip, maxima);
 }
 
 size_t find_large(const float* values, size_t blocks, uint32_t least, uint16_t* positions) {

@@ -115,6 +115,19 @@ static inline bool skip_extreme_block(float mean, const float* update, float* re
   return true;
 }
 
+// Positions of the bits of `word`, counted from `first`. Four are written whether or not there are
+// so many: where hits are few, a branch for each would be guessed wrong.
+static inline size_t put_positions(uint64_t word, size_t first, uint16_t* positions) {
+  const size_t count = static_cast<size_t>(__builtin_popcountll(word));
+  for (size_t i = 0; i < 4; ++i, word &= word - 1)
+    positions[i] = static_cast<uint16_t>(
+        first + static_cast<size_t>(__builtin_ctzll(word | uint64_t{1} << 63)));
+  if (count > 4)
+    for (size_t i = 4; i < count; ++i, word &= word - 1)
+      positions[i] = static_cast<uint16_t>(first + static_cast<size_t>(__builtin_ctzll(word)));
+  return count;
+}
+
 // Asks for what a close needs at element `i` of the next tile, a cache line of it: one core waits
 // for what it has not asked for, and a close walks along more lines than the CPU follows by itself.
 static inline void fetch_ahead(const ClosingBlocks& closing, size_t i) {

@@ -112,9 +112,9 @@ struct KernelSet {
                   size_t blocks, float* into) = nullptr;
   void (*sum_q4)(const BlockTerm* terms, size_t count, float* acc) = nullptr;
 
-  // residual = c = flush(update + residual); returns the bits of the largest |c|. A strip is every
-  // eighth of 8 * strip values, strip 8 or 32: maxima[8 n + l] gets the bits of the largest |c| of
-  // the values l, l + 8, ... of the n-th such stretch.
+  // residual = c = flush(update + residual), or c = update if `residual` is null; returns the bits
+  // of the largest |c|. A strip is every eighth of 8 * strip values, strip 8 or 32: maxima[8 n + l]
+  // gets the bits of the largest |c| of the values l, l + 8, ... of the n-th such stretch.
   uint32_t (*gather_maxima)(const float* update, float* residual, size_t blocks, size_t strip,
                             uint32_t* maxima) = nullptr;
 

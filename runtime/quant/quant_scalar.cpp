@@ -325,8 +325,8 @@ uint32_t gather_maxima(const float* update, float* residual, size_t blocks, size
     uint32_t largest[kStrips] = {};
     for (size_t j = i; j < i + kStrips * strip; j += kStrips)
       for (size_t l = 0; l < kStrips; ++l) {
-        const float c = flushed(update[j + l] + residual[j + l]);
-        residual[j + l] = c;
+        float c = update[j + l];
+        if (residual != nullptr) residual[j + l] = c = flushed(c + residual[j + l]);
         const uint32_t magnitude = bits_of(c) & kMagnitudeBits;
         largest[l] = magnitude > largest[l] ? magnitude : largest[l];
       }

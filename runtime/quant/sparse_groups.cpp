@@ -32,46 +32,54 @@ void for_entries(const unsigned char* entries, size_t bytes, Visit visit) {
   }
 }
 
-// Counts magnitudes by how far they lie below the largest, in steps of 2^shift of their bits.
+// Counts magnitudes between two bounds, in steps of a power of two.
 class Buckets {
  public:
-  Buckets(uint32_t largest, uint32_t shift) : top_(largest >> shift), shift_(shift) {}
+  Buckets(uint32_t low, uint32_t high) : low_(low), shift_(0), last_(high - low) {
+    while (last_ >= kCount) last_ = (high - low) >> ++shift_;
+  }
 
   void count(uint32_t magnitude) { ++counts_[index(magnitude)]; }
-  uint32_t index(uint32_t magnitude) const {
-    return std::min(top_ - (magnitude >> shift_), kCount - 1);
-  }
+  uint32_t index(uint32_t magnitude) const { return (magnitude - low_) >> shift_; }
   // The bucket of the rank-th largest; takes from *rank those in the buckets above it.
   uint32_t find(uint32_t* rank) const {
-    uint32_t bucket = 0;
-    for (; bucket < kCount - 1 && counts_[bucket] < *rank; ++bucket) *rank -= counts_[bucket];
+    uint32_t bucket = last_;
+    for (; bucket > 0 && counts_[bucket] < *rank; --bucket) *rank -= counts_[bucket];
     return bucket;
   }
+  size_t held(uint32_t bucket) const { return counts_[bucket]; }
   // The bounds of a bucket's magnitudes.
-  uint32_t least(uint32_t bucket) const {
-    return bucket == kCount - 1 ? 0 : (top_ - bucket) << shift_;
-  }
-  uint32_t most(uint32_t bucket) const {
-    return ((top_ - bucket) << shift_) | ((uint32_t{1} << shift_) - 1);
-  }
+  uint32_t least(uint32_t bucket) const { return low_ + (bucket << shift_); }
+  uint32_t most(uint32_t bucket) const { return least(bucket) + ((uint32_t{1} << shift_) - 1); }
 
  private:
-  static constexpr uint32_t kCount = 256;
-  uint32_t top_;
+  static constexpr uint32_t kCount = 128;
+  uint32_t low_;
   uint32_t shift_;
+  uint32_t last_;
   uint16_t counts_[kCount] = {};
 };
 
-// 2^-6 of an octave, and 2^-8 of that.
-constexpr uint32_t kCoarseShift = 17;
-constexpr uint32_t kFineShift = 9;
-
 // A magnitude that at least `rank` elements reach, near that of the rank-th largest: each strip's
-// largest is one element.
+// largest is one element. Only counts, until few are left between it and the bound.
 uint32_t lower_bound_of_rank(std::span<const uint32_t> maxima, uint32_t rank, uint32_t largest) {
-  Buckets buckets(largest, kCoarseShift);
-  for (const uint32_t magnitude : maxima) buckets.count(magnitude);
-  return buckets.least(buckets.find(&rank));
+  constexpr size_t kSample = 32;
+  const auto sample = maxima.first(std::min(maxima.size(), kSample));
+  uint32_t bound = 0;
+  uint32_t low = *std::min_element(sample.begin(), sample.end());  // a guess
+  uint32_t high = largest;
+  for (;;) {
+    Buckets buckets(low, high);
+    for (const uint32_t magnitude : maxima)
+      if (magnitude <= high) buckets.count(std::max(magnitude, low));
+    const uint32_t bucket = buckets.find(&rank);
+    if (bucket > 0) bound = buckets.least(bucket);
+    const bool few = buckets.held(bucket) <= maxima.size() / 8;
+    if (few && buckets.least(bucket) == bound) return bound;
+    low = bound;
+    high = std::min(buckets.most(bucket), high);
+    if (low >= high) return bound;
+  }
 }
 
 // Orders elements by magnitude, and equal ones by their place, lower first.
@@ -79,32 +87,38 @@ uint64_t rank_key(const float* c, uint16_t position) {
   return uint64_t{bits_of(c[position]) & kMagnitudeBits} << 16 | (UINT16_MAX - position);
 }
 
-// The rank-th largest of the keys, which are lost. Where most elements were held back before, many
-// are nearly equal; two counts leave few to compare. No branch depends on one key.
-uint64_t key_of_rank(uint64_t* keys, size_t count, uint32_t rank, uint32_t largest) {
-  for (const uint32_t shift : {kCoarseShift, kFineShift}) {
-    Buckets buckets(largest, shift);
-    for (size_t i = 0; i < count; ++i) buckets.count(static_cast<uint32_t>(keys[i] >> 16));
+uint32_t magnitude_of(uint64_t rank_key) { return static_cast<uint32_t>(rank_key >> 16); }
+
+// The rank-th largest of the keys, whose order is lost; their magnitudes are from `low` to `high`.
+// Where most elements were held back before, many are nearly equal; each count leaves few to
+// compare, and no branch depends on one key.
+uint64_t key_of_rank(std::span<uint64_t> keys, uint32_t rank, uint32_t low, uint32_t high) {
+  constexpr size_t kFew = 8;
+  while (keys.size() > kFew && low < high) {
+    Buckets buckets(low, high);
+    for (const uint64_t key : keys) buckets.count(magnitude_of(key));
     const uint32_t bucket = buckets.find(&rank);
     size_t kept = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const uint64_t key = keys[i];
+    for (const uint64_t key : keys) {
       keys[kept] = key;
-      kept += buckets.index(static_cast<uint32_t>(key >> 16)) == bucket ? 1 : 0;
+      kept += buckets.index(magnitude_of(key)) == bucket ? 1 : 0;
     }
-    count = kept;
-    largest = buckets.most(bucket);
+    keys = keys.first(kept);
+    low = buckets.least(bucket);
+    high = std::min(buckets.most(bucket), high);
   }
-  std::nth_element(keys, keys + (rank - 1), keys + count, std::greater<>());
-  return keys[rank - 1];
+  const auto nth = keys.begin() + (rank - 1);
+  std::nth_element(keys.begin(), nth, keys.end(), std::greater<>());
+  return *nth;
 }
 
-// Keeps the `keep` largest of the positions, in their order.
-void keep_largest(const float* c, uint16_t* positions, size_t count, uint32_t keep,
+// Keeps the `keep` largest of the positions, in their order; the magnitudes there are from `least`
+// to `largest`.
+void keep_largest(const float* c, uint16_t* positions, size_t count, uint32_t keep, uint32_t least,
                   uint32_t largest) {
   uint64_t keys[kGroupElementsMax];
   for (size_t i = 0; i < count; ++i) keys[i] = rank_key(c, positions[i]);
-  const uint64_t last = key_of_rank(keys, count, keep, largest);
+  const uint64_t last = key_of_rank(std::span(keys, count), keep, least, largest);
   size_t kept = 0;
   for (size_t i = 0; i < count; ++i) {
     const uint16_t position = positions[i];
@@ -120,9 +134,10 @@ unsigned char* put_gap(uint32_t gap, unsigned char* to) {
   return to;
 }
 
-// Entries for the elements at `positions`; c becomes the residual. Returns the entries' end.
-unsigned char* write_entries(std::span<const uint16_t> positions, float scale, float* c,
-                             unsigned char* to) {
+// Entries for the elements at `positions`; where c is the residual, it loses them. Returns the
+// entries' end.
+unsigned char* write_entries(std::span<const uint16_t> positions, float scale, const float* c,
+                             float* residual, unsigned char* to) {
   const float inverse = 1.0f / scale;
   uint32_t next = 0;
   for (const uint16_t position : positions) {
@@ -130,7 +145,7 @@ unsigned char* write_entries(std::span<const uint16_t> positions, float scale, f
     if (q == 0) continue;
     to = put_gap(position - next, to);
     *to++ = static_cast<unsigned char>(static_cast<int32_t>(q));
-    c[position] = flushed(c[position] - q * scale);
+    if (residual != nullptr) residual[position] = flushed(c[position] - q * scale);
     next = position + 1u;
   }
   return to;
@@ -139,11 +154,6 @@ unsigned char* write_entries(std::span<const uint16_t> positions, float scale, f
 // Encodes one group; returns how many bytes its entries have. `residual` may be null.
 size_t encode_group(uint32_t blocks, uint32_t entries_max, const float* update, float* residual,
                     unsigned char* scale, unsigned char* entries) {
-  float unwanted[kGroupElementsMax];
-  if (residual == nullptr) {
-    std::fill_n(unwanted, size_t{blocks} * kBlockElements, 0.0f);
-    residual = unwanted;
-  }
   // At least twice as many strips as entries: the more, the nearer is the bound on the magnitude.
   const uint32_t strip = blocks * kBlockElements >= 64 * entries_max ? kLongStrip : kShortStrip;
   uint32_t maxima[kGroupElementsMax / kShortStrip];
@@ -152,19 +162,20 @@ size_t encode_group(uint32_t blocks, uint32_t entries_max, const float* update, 
     store_bf16(scale, 0, 0);
     return 0;
   }
+  const float* c = residual == nullptr ? update : residual;
   const uint32_t scale_bits = q8_scale(largest);
   store_bf16(scale, 0, scale_bits);
   const std::span strips(maxima, blocks * kBlockElements / strip);
   const uint32_t least =
       std::max<uint32_t>(lower_bound_of_rank(strips, entries_max, largest), kFlushBits);
   uint16_t positions[kGroupElementsMax + 16];
-  size_t found = kernels().find_large(residual, blocks, least, positions);
+  size_t found = kernels().find_large(c, blocks, least, positions);
   if (found > entries_max) {
-    keep_largest(residual, positions, found, entries_max, largest);
+    keep_largest(c, positions, found, entries_max, least, largest);
     found = entries_max;
   }
   const unsigned char* end =
-      write_entries({positions, found}, bf16_to_float(scale_bits), residual, entries);
+      write_entries({positions, found}, bf16_to_float(scale_bits), c, residual, entries);
   return static_cast<size_t>(end - entries);
 }
 

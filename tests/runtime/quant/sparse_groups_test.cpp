@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "tests/runtime/quant/reference.h"
@@ -61,14 +62,16 @@ Group reference_group(const std::vector<float>& c, uint32_t percent) {
   return group;
 }
 
+// Without a residual if there is none to pass.
 Group encode(const BlockCoder& coder, const std::vector<float>& update,
-             const std::vector<float>& residual) {
+             const std::optional<std::vector<float>>& residual) {
   const auto blocks = static_cast<uint32_t>(update.size() / kBlockElements);
-  Group group{0, std::vector<uint8_t>(coder.entry_bytes_max), residual};
+  Group group{0, std::vector<uint8_t>(coder.entry_bytes_max), {}};
+  if (residual) group.residual = *residual;
   unsigned char scale[2] = {0xEE, 0xEE};
   unsigned char ranges[4] = {};
-  coder.encode({0, blocks, blocks * kBlockElements, {}}, update.data(), group.residual.data(),
-               {scale, group.entries.data(), ranges});
+  coder.encode({0, blocks, blocks * kBlockElements, {}}, update.data(),
+               residual ? group.residual.data() : nullptr, {scale, group.entries.data(), ranges});
   group.scale = static_cast<uint16_t>(scale[0] | scale[1] << 8);
   group.entries.resize(entry_range(ranges, 0).end);
   return group;
@@ -120,6 +123,22 @@ TEST_CASE("tk: groups of 1 to 16 blocks are what a sort by magnitude and place g
   });
 }
 
+TEST_CASE("tk: without a residual a group is that of an update with residual zero") {
+  on_every_kernel_set([](const KernelSet& set) {
+    CAPTURE(std::string(set.name));
+    Random random(seed(), 3);
+    for (int repeat = 0; repeat < 100; ++repeat) {
+      const std::vector<float> update = sample_group(random, kBlockElements * 16);
+      for (const BlockCoder* coder : {&block_coder_tk1, &block_coder_tk5}) {
+        const Group want = encode(*coder, update, std::vector<float>(update.size()));
+        const Group got = encode(*coder, update, std::nullopt);
+        CHECK(got.scale == want.scale);
+        CHECK(got.entries == want.entries);
+      }
+    }
+  });
+}
+
 TEST_CASE("tk: the passes of every kernel set agree for 0 to 16 blocks at every misalignment") {
   const KernelSet& scalar = *kernel_sets().back();
   on_every_kernel_set([&](const KernelSet& set) {
@@ -146,6 +165,13 @@ TEST_CASE("tk: the passes of every kernel set agree for 0 to 16 blocks at every 
         REQUIRE(got_maxima == want_maxima);
         REQUIRE(same_bytes(
             std::vector<float>(got.begin() + static_cast<ptrdiff_t>(shift), got.end()), want));
+        // Without a residual.
+        std::vector<uint32_t> update_maxima(want_maxima.size(), 77);
+        REQUIRE(set.gather_maxima(update.data() + shift, nullptr, blocks, strip,
+                                  got_maxima.data()) == scalar.gather_maxima(update.data() + shift,
+                                                                             nullptr, blocks, strip,
+                                                                             update_maxima.data()));
+        REQUIRE(got_maxima == update_maxima);
         const uint32_t least = std::max(1u, want_maxima[count / strip / 2]);
         std::vector<uint16_t> want_positions(count + 17, 77);
         std::vector<uint16_t> got_positions = want_positions;
