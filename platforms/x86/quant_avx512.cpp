@@ -192,15 +192,25 @@ void add_q8(const unsigned char* scales, const unsigned char* codes, size_t bloc
   }
 }
 
+// Of a block with this scale; kSmall: one that may leave something small.
+template <bool kSmall>
+PACELINE_INLINE void add_signs(const unsigned char* codes, __m512 scale, float* into) {
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) {
+    float* to = into + v * kLanes;
+    const __m512 sum = _mm512_add_ps(_mm512_loadu_ps(to), negate(scale, sign_bits(codes, v)));
+    _mm512_storeu_ps(to, kSmall ? flush(sum) : sum);
+  }
+}
+
 void add_s1(const unsigned char* scales, const unsigned char* codes, size_t blocks, float* into) {
   for (size_t block = 0; block < blocks; ++block, codes += kKernelBlock / 8, into += kKernelBlock) {
-    const __m512 scale = _mm512_set1_ps(bf16_to_float(load_bf16(scales, block)));
-    PACELINE_UNROLL
-    for (size_t v = 0; v < kVectors; ++v) {
-      float* to = into + v * kLanes;
-      const __m512 decoded = negate(scale, sign_bits(codes, v));
-      _mm512_storeu_ps(to, flush(_mm512_add_ps(_mm512_loadu_ps(to), decoded)));
-    }
+    const uint32_t scale_bits = load_bf16(scales, block);
+    const __m512 scale = _mm512_set1_ps(bf16_to_float(scale_bits));
+    if (scale_bits < kSmallScale)
+      add_signs<true>(codes, scale, into);
+    else
+      add_signs<false>(codes, scale, into);
   }
 }
 

@@ -24,7 +24,8 @@ enum : uint32_t {
 
   // bf16 2^-60: from this scale on no residual of Q8, Q4, S1 or S1R needs a flush. Where c and what
   // it decodes to are near each other, their difference is +0 or at least 2^-30 of the scale; where
-  // they are not, it is as large as one of them, and c was flushed.
+  // they are not, it is as large as one of them, and c was flushed. Nor does adding S1's +-scale to
+  // anything.
   kSmallScale = 0x2180,
   // 2^110: the mean magnitude of a block, rotated or not, that holds kRangeBits or more is larger.
   kLargeMeanBits = 0x76800000u,
