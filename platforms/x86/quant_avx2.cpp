@@ -49,27 +49,36 @@ PACELINE_INLINE void encode_q8_32(const float* c, __m256 scale, __m256 inverse, 
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), pack_32(q));
 }
 
+// Gathers a block ahead: the way from the largest magnitude to the scale's inverse is long, and
+// nothing else would be done on it.
 template <bool kFeedback>
 static void encode_q8_blocks(const float* update, float* residual, size_t blocks,
                              unsigned char* scales, unsigned char* codes) {
-  for (size_t block = 0; block < blocks;
-       ++block, update += kKernelBlock, residual = next_block(residual), codes += kKernelBlock) {
-    alignas(32) float c[kKernelBlock];
-    const uint32_t absmax = gather<kFeedback>(update, residual, c);
+  alignas(32) float buffers[2][kKernelBlock];
+  uint32_t absmax = blocks > 0 ? gather<kFeedback>(update, residual, buffers[0]) : 0;
+  for (size_t block = 0; block < blocks; ++block, codes += kKernelBlock) {
+    const float* c = kFeedback ? buffers[block % 2] : update;
+    const float* update_next = update + kKernelBlock;
+    float* residual_next = next_block(residual);
+    uint32_t absmax_next = 0;
+    if (block + 1 < blocks)
+      absmax_next = gather<kFeedback>(update_next, residual_next, buffers[(block + 1) % 2]);
     if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
       skip_block(absmax < kZeroBlockBits, update, residual, scales, block, codes, kKernelBlock);
-      continue;
+    } else {
+      const uint32_t scale_bits = q8_scale(absmax);
+      store_bf16(scales, block, scale_bits);
+      const float scale = bf16_to_float(scale_bits);
+      const __m256 scale_8 = _mm256_set1_ps(scale);
+      const __m256 inverse_8 = _mm256_set1_ps(1.0f / scale);
+      for (size_t i = 0; i < kKernelBlock; i += 4 * kLanes)
+        encode_q8_32<kFeedback>(c + i, scale_8, inverse_8, kFeedback ? residual + i : nullptr,
+                                codes + i);
+      if (kFeedback && scale_bits < kSmallScale) flush_block(residual);
     }
-    const uint32_t scale_bits = q8_scale(absmax);
-    store_bf16(scales, block, scale_bits);
-    const float scale = bf16_to_float(scale_bits);
-    const __m256 scale_8 = _mm256_set1_ps(scale);
-    const __m256 inverse_8 = _mm256_set1_ps(1.0f / scale);
-    const float* from = kFeedback ? c : update;
-    for (size_t i = 0; i < kKernelBlock; i += 4 * kLanes)
-      encode_q8_32<kFeedback>(from + i, scale_8, inverse_8, kFeedback ? residual + i : nullptr,
-                              codes + i);
-    if (kFeedback && scale_bits < kSmallScale) flush_block(residual);
+    update = update_next;
+    residual = residual_next;
+    absmax = absmax_next;
   }
 }
 

@@ -55,36 +55,63 @@ PACELINE_INLINE void encode_q8_64(const __m512 c[4], __m512 scale, __m512 invers
   _mm512_storeu_si512(codes, pack_64(q));
 }
 
+// One block, of which c is there and the largest magnitude known.
 template <bool kFeedback>
-static void encode_q8_blocks(const float* update, float* residual, size_t blocks,
-                             unsigned char* scales, unsigned char* codes) {
-  for (size_t block = 0; block < blocks;
-       ++block, update += kKernelBlock, residual = next_block(residual), codes += kKernelBlock) {
+PACELINE_INLINE void encode_q8_block(const __m512 c[kVectors], uint32_t absmax, const float* update,
+                                     float* residual, unsigned char* scales, size_t block,
+                                     unsigned char* codes) {
+  if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
+    skip_block(absmax < kZeroBlockBits, update, residual, scales, block, codes, kKernelBlock);
+    return;
+  }
+  const uint32_t scale_bits = q8_scale(absmax);
+  store_bf16(scales, block, scale_bits);
+  const float scale = bf16_to_float(scale_bits);
+  const __m512 scale_16 = _mm512_set1_ps(scale);
+  const __m512 inverse_16 = _mm512_set1_ps(1.0f / scale);
+  PACELINE_UNROLL
+  for (size_t v = 0; v < kVectors; v += 4)
+    encode_q8_64<kFeedback>(c + v, scale_16, inverse_16,
+                            kFeedback ? residual + v * kLanes : nullptr, codes + v * kLanes);
+  if (kFeedback && scale_bits < kSmallScale) flush_block(residual);
+}
+
+static void encode_q8_feedback(const float* update, float* residual, size_t blocks,
+                               unsigned char* scales, unsigned char* codes) {
+  for (size_t block = 0; block < blocks; ++block) {
     __m512 c[kVectors];
-    const uint32_t absmax = gather<kFeedback>(update, residual, c);
-    if (absmax < kZeroBlockBits || absmax >= kRangeBits) {
-      skip_block(absmax < kZeroBlockBits, update, residual, scales, block, codes, kKernelBlock);
-      continue;
-    }
-    const uint32_t scale_bits = q8_scale(absmax);
-    store_bf16(scales, block, scale_bits);
-    const float scale = bf16_to_float(scale_bits);
-    const __m512 scale_16 = _mm512_set1_ps(scale);
-    const __m512 inverse_16 = _mm512_set1_ps(1.0f / scale);
+    const uint32_t absmax = gather<true>(update, residual, c);
+    encode_q8_block<true>(c, absmax, update, residual, scales, block, codes);
+    update += kKernelBlock;
+    residual += kKernelBlock;
+    codes += kKernelBlock;
+  }
+}
+
+// Looks a block ahead: the way from the largest magnitude to the scale's inverse is long, and
+// nothing else would be done on it.
+static void encode_q8_update(const float* update, size_t blocks, unsigned char* scales,
+                             unsigned char* codes) {
+  __m512 c[kVectors];
+  uint32_t absmax = blocks > 0 ? gather<false>(update, nullptr, c) : 0;
+  for (size_t block = 0; block < blocks; ++block) {
+    const float* next = update + kKernelBlock;
+    const uint32_t absmax_next = block + 1 < blocks ? gather<false>(next, nullptr, c) : 0;
     PACELINE_UNROLL
-    for (size_t v = 0; v < kVectors; v += 4)
-      encode_q8_64<kFeedback>(c + v, scale_16, inverse_16,
-                              kFeedback ? residual + v * kLanes : nullptr, codes + v * kLanes);
-    if (kFeedback && scale_bits < kSmallScale) flush_block(residual);
+    for (size_t v = 0; v < kVectors; ++v) c[v] = _mm512_loadu_ps(update + v * kLanes);
+    encode_q8_block<false>(c, absmax, update, nullptr, scales, block, codes);
+    update = next;
+    codes += kKernelBlock;
+    absmax = absmax_next;
   }
 }
 
 void encode_q8(const float* update, float* residual, size_t blocks, unsigned char* scales,
                unsigned char* codes) {
   if (residual != nullptr)
-    encode_q8_blocks<true>(update, residual, blocks, scales, codes);
+    encode_q8_feedback(update, residual, blocks, scales, codes);
   else
-    encode_q8_blocks<false>(update, nullptr, blocks, scales, codes);
+    encode_q8_update(update, blocks, scales, codes);
 }
 
 template <bool kFeedback>
