@@ -1,5 +1,6 @@
 #include "runtime/net/loopback.h"
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -35,10 +36,16 @@ struct Pending {
 };
 
 struct End {
-  End(std::string its_name, const LinkLimit& link)
-      : name(std::move(its_name)), up(link.up_bits_per_s), down(link.down_bits_per_s) {}
+  End(std::string its_name, LoopbackFaults its_faults, bool has_own_faults)
+      : name(std::move(its_name)),
+        faults(std::move(its_faults)),
+        own_faults(has_own_faults),
+        up(faults.link.up_bits_per_s),
+        down(faults.link.down_bits_per_s) {}
 
   std::string name;
+  LoopbackFaults faults;
+  bool own_faults = false;
   bool open = true;
   TokenBucket up;
   TokenBucket down;
@@ -58,6 +65,8 @@ class Loopback : public std::enable_shared_from_this<Loopback> {
   void set_faults(const LoopbackFaults& faults) {
     faults_ = faults;
     for (End& end : ends_) {
+      if (end.own_faults) continue;
+      end.faults = faults;
       end.up = TokenBucket(faults.link.up_bits_per_s);
       end.down = TokenBucket(faults.link.down_bits_per_s);
     }
@@ -79,8 +88,8 @@ class Loopback : public std::enable_shared_from_this<Loopback> {
   bool receive(Request* request);
   void reply(uint64_t listener, const Event& request, Bytes message);
 
-  uint32_t open_end(const std::string& name) {
-    ends_.emplace_back(name, faults_.link);
+  uint32_t open_end(const std::string& name, const LoopbackFaults* own) {
+    ends_.emplace_back(name, own != nullptr ? *own : faults_, own != nullptr);
     return static_cast<uint32_t>(ends_.size() - 1);
   }
   void close_end(uint32_t channel);
@@ -95,11 +104,16 @@ class Loopback : public std::enable_shared_from_this<Loopback> {
     return key;
   }
   // Both draw whatever the faults are, so that setting one doesn't change what the others meet.
-  TimeUs draw_delay() {
-    const uint64_t jitter = random_.below(static_cast<uint64_t>(faults_.jitter_us) + 1);
-    return faults_.delay_us + static_cast<TimeUs>(jitter);
+  TimeUs draw_delay(const LoopbackFaults& faults) {
+    const uint64_t jitter = random_.below(static_cast<uint64_t>(faults.jitter_us) + 1);
+    return faults.delay_us + static_cast<TimeUs>(jitter);
   }
   bool draw(double probability) { return random_.unit() < probability; }
+  bool cut_off(const LoopbackFaults& faults, TimeUs arrives) const {
+    return std::ranges::any_of(faults.outages, [&](const LoopbackFaults::Outage& outage) {
+      return now_ < outage.to && arrives >= outage.from;
+    });
+  }
 
   TimeUs pass(TokenBucket& bucket, Lane lane, size_t bytes) const {
     return lane == Lane::kExchange ? bucket.take(bytes, now_) : bucket.take_urgent(bytes, now_);
@@ -156,8 +170,9 @@ class LoopbackListener final : public Listener {
 
 class LoopbackChannel final : public Channel {
  public:
-  LoopbackChannel(std::shared_ptr<Loopback> network, const std::string& name)
-      : network_(std::move(network)), channel_(network_->open_end(name)) {}
+  LoopbackChannel(std::shared_ptr<Loopback> network, const std::string& name,
+                  const LoopbackFaults* own)
+      : network_(std::move(network)), channel_(network_->open_end(name, own)) {}
   ~LoopbackChannel() override { network_->close_end(channel_); }
   LoopbackChannel(const LoopbackChannel&) = delete;
   LoopbackChannel& operator=(const LoopbackChannel&) = delete;
@@ -186,7 +201,10 @@ class LoopbackNetworkHandle final : public LoopbackNetwork {
     return std::make_unique<LoopbackListener>(network_);
   }
   std::unique_ptr<Channel> dial(const std::string& name) override {
-    return std::make_unique<LoopbackChannel>(network_, name);
+    return std::make_unique<LoopbackChannel>(network_, name, nullptr);
+  }
+  std::unique_ptr<Channel> dial(const std::string& name, const LoopbackFaults& own) override {
+    return std::make_unique<LoopbackChannel>(network_, name, &own);
   }
   void set_faults(const LoopbackFaults& faults) override { network_->set_faults(faults); }
   void advance_to(TimeUs now) override { network_->advance_to(now); }
@@ -222,11 +240,12 @@ bool Loopback::receive(Request* request) {
 }
 
 void Loopback::reply(uint64_t listener, const Event& request, Bytes message) {
-  if (!listening_ || listener != listener_count_ || !ends_[request.channel].open) return;
-  const TimeUs through = pass(ends_[request.channel].down, request.lane, message.size());
-  const bool lost = draw(faults_.reply_loss);
-  const TimeUs at = through + draw_delay();
-  if (lost) return;
+  End& end = ends_[request.channel];
+  if (!listening_ || listener != listener_count_ || !end.open) return;
+  const TimeUs through = pass(end.down, request.lane, message.size());
+  const bool lost = draw(end.faults.reply_loss);
+  const TimeUs at = through + draw_delay(end.faults);
+  if (lost || cut_off(end.faults, at)) return;
   add(at, {.kind = Event::Kind::kReply,
            .channel = request.channel,
            .lane = request.lane,
@@ -259,12 +278,12 @@ uint64_t Loopback::send(uint32_t channel, Lane lane, Bytes message, TimeUs timeo
               .lane = lane,
               .request = pending.request,
               .message = std::move(message)};
-  const bool lost = draw(faults_.request_loss);
-  const bool twice = draw(faults_.duplication);
-  const TimeUs first_at = through + draw_delay();
-  const TimeUs second_at = through + draw_delay();
-  if (twice && !lost) add(second_at, event);
-  if (!lost) add(first_at, std::move(event));
+  const bool lost = draw(end.faults.request_loss);
+  const bool twice = draw(end.faults.duplication);
+  const TimeUs first_at = through + draw_delay(end.faults);
+  const TimeUs second_at = through + draw_delay(end.faults);
+  if (twice && !lost && !cut_off(end.faults, second_at)) add(second_at, event);
+  if (!lost && !cut_off(end.faults, first_at)) add(first_at, std::move(event));
   pending.timeout = add(now_ + timeout_us, {.kind = Event::Kind::kTimeout,
                                             .channel = channel,
                                             .lane = lane,

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/net/transport.h"
 
@@ -21,6 +22,10 @@ struct LoopbackFaults {
   double reply_loss = 0;
   double duplication = 0;  // of requests: the copy arrives after another delay
   LinkLimit link = {};     // of each channel
+  struct Outage {
+    TimeUs from, to;
+  };
+  std::vector<Outage> outages = {};  // what is sent meanwhile, or would arrive, is lost
 };
 
 class LoopbackNetwork {
@@ -28,6 +33,8 @@ class LoopbackNetwork {
   virtual ~LoopbackNetwork() = default;
   virtual std::unique_ptr<Listener> listen() = 0;  // once
   virtual std::unique_ptr<Channel> dial(const std::string& name) = 0;
+  // One with a link of its own, which set_faults() does not change.
+  virtual std::unique_ptr<Channel> dial(const std::string& name, const LoopbackFaults& own) = 0;
   virtual void set_faults(const LoopbackFaults& faults) = 0;
   virtual void advance_to(TimeUs now) = 0;
   virtual TimeUs now() const = 0;

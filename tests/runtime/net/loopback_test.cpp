@@ -42,6 +42,29 @@ TEST_CASE("a message takes the delay each way, to the microsecond") {
   CHECK(n.network->next_due() == kNever);  // the time-out went with the reply
 }
 
+TEST_CASE("a channel with a link of its own keeps it, and an outage cuts it off for its time") {
+  Network n({.delay_us = 300});
+  LoopbackFaults own;
+  own.delay_us = 100;
+  own.outages = {{1000, 2000}};
+  const std::unique_ptr<Channel> other = n.network->dial("other", own);
+  n.network->set_faults({.delay_us = 500});
+  Request request;
+  const auto arrives = [&](Channel& channel, TimeUs at) {
+    n.network->advance_to(at);
+    while (n.listener->receive(&request, kNever)) {
+    }
+    channel.send(Lane::kExchange, Bytes(1), kNever / 2);
+    n.network->advance_to(at + 100);
+    return n.listener->receive(&request, kNever);
+  };
+  CHECK(arrives(*other, 0));
+  CHECK_FALSE(arrives(*n.channel, 200));
+  CHECK_FALSE(arrives(*other, 500 + 450));  // on its way when the outage begins
+  CHECK_FALSE(arrives(*other, 1500));
+  CHECK(arrives(*other, 2000));
+}
+
 TEST_CASE("at the same moment things arrive in the order in which they were sent") {
   Network n({.link = {}});
   auto second = n.network->dial("second");
