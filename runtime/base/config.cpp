@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "runtime/base/nearest.h"
 
@@ -27,7 +28,7 @@ std::string nearest_hint(const std::string& name, const std::vector<std::string>
   return suggest_name(name, views);
 }
 
-std::string place(const std::string& source, const toml::source_region& region) {
+std::string region_text(const std::string& source, const toml::source_region& region) {
   return format_text("%s:%u:%u", source.c_str(), static_cast<unsigned>(region.begin.line),
                      static_cast<unsigned>(region.begin.column));
 }
@@ -40,7 +41,7 @@ Result<Config> Config::parse(std::string_view text, const std::string& source) {
   try {
     table->values = toml::parse(text, source);
   } catch (const toml::parse_error& error) {
-    return fail(Code::kInvalidArgument, "%s: %s", place(source, error.source()).c_str(),
+    return fail(Code::kInvalidArgument, "%s: %s", region_text(source, error.source()).c_str(),
                 std::string(error.description()).c_str());
   }
   Config config;
@@ -58,10 +59,30 @@ ConfigSection Config::section(const char* name) const {
     table->found = node->as_table();
     if (table->found == nullptr)
       section.remember(fail(Code::kInvalidArgument, "%s: '%s' has to be a table: [%s]",
-                            place(root_->source, node->source()).c_str(), name, name));
+                            region_text(root_->source, node->source()).c_str(), name, name));
   }
   section.table_ = std::move(table);
   return section;
+}
+
+std::vector<ConfigSection> Config::sections(const char* name) const {
+  std::vector<ConfigSection> sections;
+  const toml::node* node = root_->values.get(name);
+  const toml::array* array = node != nullptr ? node->as_array() : nullptr;
+  if (node == nullptr) return sections;
+  if (array == nullptr || !array->is_homogeneous<toml::table>()) {
+    sections.push_back(section(name));
+    return sections;
+  }
+  for (const toml::node& element : *array) {
+    auto table = std::make_shared<ConfigSection::Table>();
+    table->source = root_->source;
+    table->name = name;
+    table->root = root_;
+    table->found = element.as_table();
+    sections.emplace_back().table_ = std::move(table);
+  }
+  return sections;
 }
 
 Status Config::only(std::initializer_list<const char*> names) const {
@@ -70,7 +91,7 @@ Status Config::only(std::initializer_list<const char*> names) const {
     const std::string name(key.str());
     if (std::ranges::find(known, name) == known.end())
       return fail(Code::kInvalidArgument, "%s: no table is named '%s'%s",
-                  place(root_->source, node.source()).c_str(), name.c_str(),
+                  region_text(root_->source, node.source()).c_str(), name.c_str(),
                   nearest_hint(name, known).c_str());
   }
   return {};
@@ -87,8 +108,8 @@ void ConfigSection::read(const char* key, double* value, double lowest, double h
   const std::optional<double> found = node->value<double>();
   if (!found || !(*found >= lowest && *found <= highest))
     return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be a number from %g to %g",
-                         place(table_->source, node->source()).c_str(), table_->name.c_str(), key,
-                         lowest, highest));
+                         region_text(table_->source, node->source()).c_str(), table_->name.c_str(),
+                         key, lowest, highest));
   *value = *found;
 }
 
@@ -101,7 +122,7 @@ void ConfigSection::read(const char* key, uint64_t* value, uint64_t lowest, uint
       static_cast<uint64_t>(*found) > highest)
     return remember(
         fail(Code::kInvalidArgument, "%s: %s.%s has to be a whole number from %llu to %llu",
-             place(table_->source, node->source()).c_str(), table_->name.c_str(), key,
+             region_text(table_->source, node->source()).c_str(), table_->name.c_str(), key,
              static_cast<unsigned long long>(lowest), static_cast<unsigned long long>(highest)));
   *value = static_cast<uint64_t>(*found);
 }
@@ -119,7 +140,8 @@ void ConfigSection::read(const char* key, bool* value) {
   const std::optional<bool> found = node->value_exact<bool>();
   if (!found)
     return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be true or false",
-                         place(table_->source, node->source()).c_str(), table_->name.c_str(), key));
+                         region_text(table_->source, node->source()).c_str(), table_->name.c_str(),
+                         key));
   *value = *found;
 }
 
@@ -130,8 +152,20 @@ void ConfigSection::read(const char* key, std::string* value) {
   const std::optional<std::string> found = node->value_exact<std::string>();
   if (!found)
     return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be a text in quotes",
-                         place(table_->source, node->source()).c_str(), table_->name.c_str(), key));
+                         region_text(table_->source, node->source()).c_str(), table_->name.c_str(),
+                         key));
   *value = *found;
+}
+
+bool ConfigSection::has(const char* key) {
+  known_.emplace_back(key);
+  return table_->get(key) != nullptr;
+}
+
+std::string ConfigSection::place_of(const char* key) const {
+  const toml::node* node = table_->get(key);
+  if (node == nullptr) node = table_->found;
+  return node != nullptr ? region_text(table_->source, node->source()) : table_->source;
 }
 
 void ConfigSection::read(const char* key, std::vector<std::string>* values) {
@@ -141,14 +175,14 @@ void ConfigSection::read(const char* key, std::vector<std::string>* values) {
   const toml::array* list = node->as_array();
   if (list == nullptr)
     return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to be a list: [\"a\", \"b\"]",
-                         place(table_->source, node->source()).c_str(), table_->name.c_str(),
+                         region_text(table_->source, node->source()).c_str(), table_->name.c_str(),
                          key));
   std::vector<std::string> found;
   for (const toml::node& element : *list) {
     std::optional<std::string> text = element.value_exact<std::string>();
     if (!text)
       return remember(fail(Code::kInvalidArgument, "%s: %s.%s has to hold texts in quotes only",
-                           place(table_->source, element.source()).c_str(),
+                           region_text(table_->source, element.source()).c_str(),
                            table_->name.c_str(), key));
     found.push_back(std::move(*text));
   }
@@ -165,7 +199,7 @@ void ConfigSection::read(const char* key, std::vector<double>* values, double lo
     const std::optional<double> number = element.value<double>();
     if (!number || !(*number >= lowest && *number <= highest)) {
       remember(fail(Code::kInvalidArgument, "%s: %s.%s has to hold numbers from %g to %g",
-                    place(table_->source, element.source()).c_str(), table_->name.c_str(),
+                    region_text(table_->source, element.source()).c_str(), table_->name.c_str(),
                     key, lowest, highest));
       return false;
     }
@@ -187,10 +221,35 @@ Status ConfigSection::finish() {
     const std::string name(key.str());
     if (std::ranges::find(known_, name) == known_.end())
       remember(fail(Code::kInvalidArgument, "%s: [%s] has no key '%s'%s",
-                    place(table_->source, key.source()).c_str(), table_->name.c_str(), name.c_str(),
-                    nearest_hint(name, known_).c_str()));
+                    region_text(table_->source, key.source()).c_str(), table_->name.c_str(),
+                    name.c_str(), nearest_hint(name, known_).c_str()));
   }
   return first_error_;
+}
+
+Result<std::string> with_values(std::string_view toml, std::span<const ConfigValue> values) {
+  try {
+    toml::table root = toml::parse(toml);
+    for (const ConfigValue& set : values) {
+      root.insert(set.table, toml::table());
+      toml::table* table = root.get(set.table)->as_table();
+      if (table == nullptr)
+        return fail(Code::kInvalidArgument, "'%s' has to be a table: [%s]", set.table.c_str(),
+                    set.table.c_str());
+      if (const auto* whole = std::get_if<uint64_t>(&set.value))
+        table->insert_or_assign(set.key, static_cast<int64_t>(*whole));
+      else if (const auto* number = std::get_if<double>(&set.value))
+        table->insert_or_assign(set.key, *number);
+      else
+        table->insert_or_assign(set.key, std::get<std::string>(set.value));
+    }
+    std::ostringstream text;
+    text << root << "\n";
+    return text.str();
+  } catch (const toml::parse_error& error) {
+    return fail(Code::kInvalidArgument, "%s: %s", region_text("line", error.source()).c_str(),
+                std::string(error.description()).c_str());
+  }
 }
 
 }  // namespace paceline

@@ -9,8 +9,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -29,6 +31,11 @@ class ConfigSection {
   void read(const char* key, std::vector<std::string>* values);
   // A number alone reads as a list of one.
   void read(const char* key, std::vector<double>* values, double lowest, double highest);
+  // A key that is asked for counts as read.
+  bool has(const char* key);
+  // "run.toml:3:10" of the key's value, of the table where there is none: for messages of readers
+  // that know more about a value than its type.
+  std::string place_of(const char* key) const;
   Status finish();
 
  private:
@@ -47,11 +54,22 @@ class Config {
   static Result<Config> parse(std::string_view text, const std::string& source);
   // An absent table reads as empty.
   ConfigSection section(const char* name) const;
+  // One for each [[name]]; a plain [name] is one, too.
+  std::vector<ConfigSection> sections(const char* name) const;
   // Refuses top-level tables that are not in `names`.
   Status only(std::initializer_list<const char*> names) const;
 
  private:
   std::shared_ptr<const ConfigSection::Table> root_;
 };
+
+// A value that takes the place of a file's.
+struct ConfigValue {
+  std::string table, key;
+  std::variant<std::string, double, uint64_t> value;
+};
+// `toml` with these values in it, tables that it lacks included. It is written anew: comments and
+// the order of keys are lost. Errors: kInvalidArgument.
+Result<std::string> with_values(std::string_view toml, std::span<const ConfigValue> values);
 
 }  // namespace paceline

@@ -84,6 +84,50 @@ TEST_SUITE("base/config") {
     CHECK(message("rate = 0.1\n").rfind("run.toml:1:", 0) == 0);
   }
 
+  TEST_CASE("tables of an array are read one by one, and name their places") {
+    const Config config =
+        Config::parse("[[board]]\nstep = 1\n[[board]]\nstep = 2\nstpe = 3\n", "f.toml").value();
+    std::vector<ConfigSection> boards = config.sections("board");
+    REQUIRE(boards.size() == 2);
+    double step = 0;
+    boards[1].read("step", &step, 0, 10);
+    CHECK(step == 2);
+    CHECK(boards[1].has("step"));
+    CHECK_FALSE(boards[1].has("other"));
+    CHECK(boards[1].place_of("step") == "f.toml:4:8");
+    CHECK(boards[1].place_of("other") == "f.toml:3:1");
+    CHECK(boards[1].finish().message() ==
+          "f.toml:5:1: [board] has no key 'stpe'; did you mean 'step'?");
+    CHECK(config.sections("nothing").empty());
+    CHECK_FALSE(
+        Config::parse("board = [1]\n", "f.toml").value().sections("board")[0].finish().ok());
+  }
+
+  TEST_CASE("values take the place of a file's, and what they say can be read again") {
+    const std::string text =
+        with_values("[training]\nrate = 0.1\nbatch = 3 # rows\n",
+                    std::vector<ConfigValue>{{"training", "rate", 0.1 + 0.2},
+                                             {"training", "seed", uint64_t{7}},
+                                             {"data", "file", std::string("a \"b\"")}})
+            .value();
+    const Config config = Config::parse(text, "f.toml").value();
+    double rate = 0;
+    uint64_t seed = 0, batch = 0;
+    std::string file;
+    ConfigSection training = config.section("training");
+    training.read("rate", &rate, 0, 1);
+    training.read("seed", &seed, 0, 100);
+    training.read("batch", &batch, 0, 100);
+    CHECK(training.finish().ok());
+    config.section("data").read("file", &file);
+    CHECK(rate == 0.1 + 0.2);
+    CHECK(seed == 7);
+    CHECK(batch == 3);
+    CHECK(file == "a \"b\"");
+    CHECK_FALSE(with_values("a = 1\n", std::vector<ConfigValue>{{"a", "b", 1.0}}).has_value());
+    CHECK_FALSE(with_values("a = = 1\n", {}).has_value());
+  }
+
   TEST_CASE("what is no table where one belongs is refused") {
     CHECK(contains(message("training = 3\n"), "'training' has to be a table: [training]"));
     CHECK(contains(message("[[training]]\nrate = 0.1\n"), "has to be a table"));
