@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/status.h"
-#include "runtime/base/utf8.h"
+#include "server/report/svg_text.h"
 
 namespace paceline {
 
@@ -14,9 +14,6 @@ namespace {
 // swallows.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#e69f00", "#56b4e9", "#444444"};
-constexpr const char* kText = "#333333";
-constexpr const char* kMuted = "#6b6b6b";
-constexpr const char* kGrid = "#e4e4e4";
 
 constexpr double kPanelWidth = 480;
 constexpr double kPlotHeight = 280;
@@ -26,8 +23,6 @@ constexpr double kPanelTitleHeight = 34;
 constexpr double kAxisHeight = 52;
 constexpr double kTitleHeight = 40;
 constexpr double kLegendRowHeight = 22;
-// Text can't be measured here; DejaVu Sans, a wide font, needs about this at 13 px.
-constexpr double kCharacterWidth = 7.6;
 // More points than a panel has pixels only make the file slow.
 constexpr size_t kPointsMax = 2000;
 
@@ -35,38 +30,9 @@ struct Box {
   double left, top, width, height;
 };
 
-struct TextStyle {
-  const char* anchor = "start";
-  const char* colour = kMuted;
-  int size = 13;
-  bool bold = false;
-  bool upwards = false;
-};
-
-constexpr TextStyle kCentred{.anchor = "middle"};
-constexpr TextStyle kRightAligned{.anchor = "end"};
-constexpr TextStyle kUpwards{.anchor = "middle", .upwards = true};
-
-std::string escape(const std::string& text) {
-  const bool utf8 = is_utf8(text);
-  std::string escaped;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '<')
-      escaped += "&lt;";
-    else if (c == '>')
-      escaped += "&gt;";
-    else if (c == '&')
-      escaped += "&amp;";
-    else if (c == '"')
-      escaped += "&quot;";
-    else if (code < 0x20 || code == 0x7f)
-      escaped += ' ';
-    else
-      escaped += code >= 0x80 && !utf8 ? '?' : c;
-  }
-  return escaped;
-}
+constexpr SvgStyle kCentred{.anchor = "middle"};
+constexpr SvgStyle kRightAligned{.anchor = "end"};
+constexpr SvgStyle kUpwards{.anchor = "middle", .upwards = true};
 
 size_t character_count(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
@@ -101,29 +67,12 @@ class Palette {
   std::vector<const PlotSeries*> series_;
 };
 
-class SvgText {
- public:
-  void add(const std::string& text) { svg_ += text; }
-  void line(double x1, double y1, double x2, double y2, const char* colour) {
-    add(format_text("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1,
-                    y1, x2, y2, colour));
-  }
-  void text(double x, double y, const std::string& text, const TextStyle& style) {
-    add(
-        format_text("<text transform=\"translate(%.1f %.1f)%s\" text-anchor=\"%s\" "
-                    "fill=\"%s\" font-size=\"%d\"%s>",
-                    x, y, style.upwards ? " rotate(-90)" : "", style.anchor, style.colour,
-                    style.size, style.bold ? " font-weight=\"600\"" : ""));
-    add(escape(text) + "</text>\n");
-  }
-  std::string take() { return std::move(svg_); }
-
- private:
-  std::string svg_;
-};
-
 bool is_drawable(const PlotPanel& panel, const PlotPoint& point) {
   return std::isfinite(point.x) && std::isfinite(point.y) && (!panel.x_logarithmic || point.x > 0);
+}
+
+bool is_drawable(const PlotPanel& panel, const PlotRange& range) {
+  return is_drawable(panel, PlotPoint{range.x, range.low}) && std::isfinite(range.high);
 }
 
 // The points to draw, evenly thinned out; the last one always stays.
@@ -145,16 +94,18 @@ class PanelDrawing {
       : panel_(panel), palette_(palette), box_(box), svg_(*svg) {}
 
   void draw() {
-    svg_.text(box_.left, box_.top - 12, panel_.title, {.colour = kText, .size = 14, .bold = true});
+    svg_.text(box_.left, box_.top - 12, panel_.title,
+              {.colour = kSvgText, .size = 14, .bold = true});
     for (const PlotSeries& series : panel_.series)
       points_.push_back(drawable_points(panel_, series));
     if (!find_axes()) {
       svg_.text(box_.left + box_.width / 2, box_.top + box_.height / 2, "no data yet", kCentred);
     } else {
       draw_axes();
+      for (const PlotSeries& series : panel_.series) draw_band(series);
       for (size_t i = 0; i < points_.size(); ++i) draw_series(panel_.series[i], points_[i]);
     }
-    svg_.line(box_.left, bottom(), box_.left + box_.width, bottom(), kMuted);
+    svg_.line(box_.left, bottom(), box_.left + box_.width, bottom(), kSvgMuted);
     svg_.text(box_.left + box_.width / 2, bottom() + 42, panel_.x_label, kCentred);
     svg_.text(box_.left - 56, box_.top + box_.height / 2, panel_.y_label, kUpwards);
   }
@@ -171,6 +122,12 @@ class PanelDrawing {
         low = {std::min(low.x, point.x), std::min(low.y, point.y)};
         high = {std::max(high.x, point.x), std::max(high.y, point.y)};
       }
+    for (const PlotSeries& series : panel_.series)
+      for (const PlotRange& range : series.band) {
+        if (!is_drawable(panel_, range)) continue;
+        low = {std::min(low.x, range.x), std::min(low.y, range.low)};
+        high = {std::max(high.x, range.x), std::max(high.y, range.high)};
+      }
     if (low.x > high.x) return false;
     // Time starts at 0 even where the first evaluation came later.
     if (panel_.x_unit == Unit::kSeconds && !panel_.x_logarithmic) low.x = std::min(low.x, 0.0);
@@ -180,17 +137,30 @@ class PanelDrawing {
     return true;
   }
 
+  void draw_band(const PlotSeries& series) {
+    std::string there, back;
+    for (const PlotRange& range : series.band) {
+      if (!is_drawable(panel_, range)) continue;
+      there += format_text("%.1f,%.1f ", x_of(range.x), y_of(range.high));
+      back.insert(0, format_text(" %.1f,%.1f", x_of(range.x), y_of(range.low)));
+    }
+    if (there.empty()) return;
+    there.pop_back();
+    svg_.add(format_text("<polygon points=\"%s%s\" fill=\"%s\" fill-opacity=\"0.15\"/>\n",
+                         there.c_str(), back.c_str(), palette_.colour(series.name)));
+  }
+
   void draw_axes() {
     for (const Tick& tick : y_axis_.ticks) {
       const double y = y_of(tick.value);
-      svg_.line(box_.left, y, box_.left + box_.width, y, kGrid);
+      svg_.line(box_.left, y, box_.left + box_.width, y, kSvgGrid);
       svg_.text(box_.left - 8, y + 4, tick.label, kRightAligned);
     }
     double free_from = -INFINITY;
     for (const Tick& tick : x_axis_.ticks) {
       const double x = x_of(tick.value);
-      svg_.line(x, bottom(), x, bottom() + (tick.label.empty() ? 3 : 6), kMuted);
-      const double half = static_cast<double>(tick.label.size()) * kCharacterWidth / 2;
+      svg_.line(x, bottom(), x, bottom() + (tick.label.empty() ? 3 : 6), kSvgMuted);
+      const double half = static_cast<double>(tick.label.size()) * kSvgCharacterWidth / 2;
       if (tick.label.empty() || x - half < free_from) continue;
       svg_.text(x, bottom() + 20, tick.label, kCentred);
       free_from = x + half + 4;
@@ -227,7 +197,7 @@ double draw_legend(const Palette& palette, double width, SvgText* svg) {
   double x = kMarginLeft, y = kTitleHeight + 10;
   for (const PlotSeries* series : palette.series()) {
     const double needed =
-        kSwatch + 8 + static_cast<double>(character_count(series->name)) * kCharacterWidth;
+        kSwatch + 8 + static_cast<double>(character_count(series->name)) * kSvgCharacterWidth;
     if (x > kMarginLeft && x + needed > width - kMarginRight) {
       x = kMarginLeft;
       y += kLegendRowHeight;
@@ -236,7 +206,7 @@ double draw_legend(const Palette& palette, double width, SvgText* svg) {
         format_text("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
                     "stroke-width=\"3\"%s/>\n",
                     x, y, x + kSwatch, y, palette.colour(series->name), palette.dash(*series)));
-    svg->text(x + kSwatch + 8, y + 4, series->name, {.colour = kText});
+    svg->text(x + kSwatch + 8, y + 4, series->name, {.colour = kSvgText});
     x += needed + kGap;
   }
   return y + kLegendRowHeight - kTitleHeight;
@@ -248,7 +218,7 @@ std::string plot_svg(const std::string& title, std::span<const PlotPanel> panels
   const Palette palette(panels);
   const double width = kPanelWidth * static_cast<double>(std::max<size_t>(panels.size(), 1));
   SvgText body;
-  body.text(kMarginLeft, 28, title, {.colour = kText, .size = 17, .bold = true});
+  body.text(kMarginLeft, 28, title, {.colour = kSvgText, .size = 17, .bold = true});
   const double top = kTitleHeight + draw_legend(palette, width, &body) + kPanelTitleHeight;
   for (size_t i = 0; i < panels.size(); ++i) {
     const Box box{kPanelWidth * static_cast<double>(i) + kMarginLeft, top,
@@ -256,14 +226,7 @@ std::string plot_svg(const std::string& title, std::span<const PlotPanel> panels
     PanelDrawing(panels[i], palette, box, &body).draw();
   }
   const double height = top + kPlotHeight + kAxisHeight;
-  return format_text(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
-             "viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
-             "font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\">\n",
-             width, height, width, height) +
-         "<title>" + escape(title) +
-         "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n" + body.take() +
-         "</svg>\n";
+  return svg_file(title, width, height, body.take());
 }
 
 }  // namespace paceline

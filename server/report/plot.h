@@ -14,10 +14,17 @@ struct PlotPoint {
   double y = 0;
 };
 
+struct PlotRange {
+  double x = 0;
+  double low = 0;
+  double high = 0;
+};
+
 struct PlotSeries {
   std::string name;  // the same name has the same colour in every panel
   bool dashed = false;
-  std::vector<PlotPoint> points;  // drawn in this order; those that are not finite are left out
+  std::vector<PlotPoint> points = {};  // drawn in this order; what is not finite is left out
+  std::vector<PlotRange> band = {};    // shaded behind the line, likewise
 };
 
 struct PlotPanel {
