@@ -168,13 +168,23 @@ void ServerCore::uncount(Member& member, const char* why) {
 
 void ServerCore::open_membership(TimeUs now) {
   bool changed = false;
-  const uint64_t slowest = table_.smallest_clock();
+  const auto may_count = [&](const Member& member) {
+    return member.eligible && !member.left && alive(member, now) && !member.observes();
+  };
+  // Whoever comes, or comes back, starts at the slowest member's clock: bounds on a lead are about
+  // the present, and a worker that starts again and again gains nothing. With no member left that
+  // is the slowest of those who come together, each before the update that it holds.
+  const auto begun_at = [](const Member& member) {
+    return member.clock - std::min<uint64_t>(member.clock, member.held ? 1 : 0);
+  };
+  const bool alone = table_.empty();
+  uint64_t slowest = alone ? UINT64_MAX : table_.smallest_clock();
+  for (const Member& member : members_)
+    if (alone && may_count(member)) slowest = std::min(slowest, begun_at(member));
   for (Member& member : members_) {
-    const bool counts = member.eligible && !member.left && alive(member, now) && !member.observes();
+    const bool counts = may_count(member);
     if (counts != member.counted) changed = true;
-    // Whoever comes, or comes back, starts at the slowest member's clock: bounds on a lead are
-    // about the present, and a worker that starts again and again gains nothing.
-    if (counts && !member.counted && !table_.empty()) member.clock = slowest;
+    if (counts && !member.counted) member.clock = slowest + (alone && member.held ? 1 : 0);
     member.counted = counts;
   }
   if (!changed) return;
