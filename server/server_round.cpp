@@ -168,6 +168,10 @@ void ServerCore::settle(std::span<Member* const> contributors) {
       member->last_settled = member->held->sequence;
       member->verdict = Verdict::kApplied;
     }
+#ifdef PACELINE_CANARY_APPLIES_TWICE
+    // A fault for the test of those who look for it.
+    if (version_ == 20) continue;
+#endif
     member->held.reset();
     ++applied_since_publication_;
   }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,40 @@ namespace paceline {
 struct FleetWorker {
   std::string name;
   TimeUs step_us = 5000;  // of one mini-batch; micro-batches and evaluations cost their share
+  // What a mini-batch that begins at `now` takes, instead of step_us.
+  std::function<TimeUs(TimeUs now)> step_time;
+  std::optional<LoopbackFaults> link;  // its own, instead of the fleet's
   TimeUs joins_at_us = 0;
+  TimeUs leaves_at_us = kNever;  // in order
+  TimeUs crashes_at_us = kNever;
+  TimeUs back_after_us = kNever;  // of a crash; it has lost everything but its data
   uint64_t training_rows = 0;
   uint64_t held_out_rows = 0;
   LocalRunFactory factory;
+};
+
+// What a worker does at a time. kSend and kFetch: an update is on its way up, a model down. kWait:
+// for an answer that is not parked for its sake: the others, its pace, a lost message.
+enum class Doing { kCompute, kEvaluate, kSend, kFetch, kWait, kDiscarded, kAway };
+const char* doing_name(Doing doing);
+
+// kDiscarded: a step that had become pointless before it ended.
+struct FleetSpan {
+  size_t worker;
+  Doing doing;
+  TimeUs from, to;
+};
+
+// Of all lives of a worker.
+struct WorkerTotals {
+  uint64_t steps = 0;
+  uint64_t exchanges = 0;
+  uint64_t refused = 0;    // updates that came too late, or whose round had closed
+  uint64_t discarded = 0;  // steps that had become pointless before they ended
+  TimeUs waited_us = 0;
+  TimeUs present_us = 0;
+  uint64_t bytes_up = 0;
+  uint64_t bytes_down = 0;
 };
 
 struct FleetOptions {
@@ -53,6 +84,13 @@ class Fleet {
   LoopbackNetwork& network() { return *network_; }
   // Message bytes of all workers so far, both ways.
   uint64_t bytes() const;
+  WorkerTotals totals(size_t index) const;
+  WorkerTotals totals() const;  // of all workers
+  // Requests that the server has not answered yet.
+  size_t requests_waiting() const { return waiting_.size(); }
+  // Sees each span when it ends; the last ones at end_spans().
+  void set_tracer(std::function<void(const FleetSpan&)> tracer) { tracer_ = std::move(tracer); }
+  void end_spans();
 
   // Faults. A worker that restarts has lost everything but its data and `state`, what its core
   // saved once; a server comes back from `state`.
@@ -68,9 +106,16 @@ class Fleet {
     std::unique_ptr<Channel> channel;
     Bytes state;  // to start from
     uint64_t incarnation = 0;
+    TimeUs unit_began = 0;
     TimeUs unit_due = kNever;
     uint64_t unit_ticket = 0;
     TimeUs heartbeat_due = kNever;
+    TimeUs started_at = 0;  // this life
+    bool leaves = false;
+    WorkerTotals past;  // of its earlier lives; discarded: of this one, too
+    Doing doing = Doing::kAway;
+    Doing asked = Doing::kWait;  // for what its newest request on the exchange lane is
+    TimeUs doing_since = 0;
   };
 
   explicit Fleet(FleetOptions options);
@@ -79,6 +124,13 @@ class Fleet {
   bool pump_server();
   bool pump_worker(Agent& agent);
   void flush(Agent& agent);
+  void receive(Agent& agent, bool* happened);
+  void plan_unit(Agent& agent);
+  void drop_unit(Agent& agent);
+  bool follow_plan(Agent& agent);
+  void end_life(Agent& agent);
+  void now_does(Agent& agent, Doing doing, TimeUs since);
+  Doing doing_of(const Agent& agent) const;
   TimeUs next_event() const;
 
   FleetOptions options_;
@@ -89,6 +141,7 @@ class Fleet {
   std::map<RequestToken, std::unique_ptr<Responder>> waiting_;
   RequestToken next_token_ = 1;
   std::vector<Agent> agents_;
+  std::function<void(const FleetSpan&)> tracer_;
 };
 
 }  // namespace paceline
