@@ -10,10 +10,12 @@
 #include "runtime/quant/codec.h"
 #include "runtime/quant/dispatch.h"
 #include "server/codec_bench.h"
+#include "server/command_experiment.h"
 #include "server/command_simulate.h"
 #include "server/demo.h"
 #include "server/run_config.h"
 #include "server/serve.h"
+#include "simulate/experiment.h"
 
 namespace {
 
@@ -28,6 +30,8 @@ Examples:
   edge_server demo --compare --link 100mbit    and beside it the classic way, on the same link
   edge_server example > run.toml               a commented run to start from
   edge_server serve run.toml                   serve it; boards join with: edge_worker HOST --data FILE
+  edge_server simulate --example > grid.toml   a commented experiment to start from
+  edge_server simulate grid.toml               train whole fleets under a virtual clock and compare
   edge_server simulate --oracle 1,1,2,4        what each pace makes of boards of these seconds a step
 
 Exit codes: 0 the run ended or was stopped in order, 1 it failed, 2 bad options or files.)";
@@ -76,13 +80,29 @@ int run_bench_codecs(const BenchCommand& bench) {
   return faults.empty() ? 0 : kExitFailure;
 }
 
-CLI::App* add_simulate(CLI::App& app, SimulateOptions* options) {
+struct SimulateCommand {
+  SimulateOptions oracle;
+  ExperimentOptions experiment;
+  bool example = false;
+};
+
+CLI::App* add_simulate(CLI::App& app, SimulateCommand* simulate) {
   CLI::App* command = app.add_subcommand(
-      "simulate", "what a pace makes of a fleet at best: no network, no training");
-  command
-      ->add_option("--oracle", options->oracle,
-                   "seconds of an iteration on each worker: 1,1,2,4, or 7x1,3")
-      ->required();
+      "simulate", "fleets under a virtual clock: an experiment's file, or --oracle for paces alone");
+  ExperimentOptions* experiment = &simulate->experiment;
+  command->add_option("experiment", experiment->file,
+                      "what to run (TOML); --example prints one with comments");
+  command->add_flag("--example", simulate->example, "print a commented experiment to start from");
+  command->add_option("--out", experiment->out, "folder for the results; what is there is not run")
+      ->capture_default_str();
+  command->add_option("--jobs", experiment->jobs, "threads (as many as there are processors)")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--trace", experiment->trace_file,
+                      "file for what each worker of the first run did when (JSON lines)");
+  command->add_option("--timeline", experiment->timeline_file, "the same as a picture (SVG)");
+  SimulateOptions* options = &simulate->oracle;
+  command->add_option("--oracle", options->oracle,
+                      "no training: seconds of an iteration on each worker, 1,1,2,4, or 7x1,3");
   command->add_option("--pace", options->paces, "one or more; edge_server paces lists them (all)");
   command
       ->add_option("--jitter", options->jitter, "share by which an iteration is longer or shorter")
@@ -96,6 +116,23 @@ CLI::App* add_simulate(CLI::App& app, SimulateOptions* options) {
       ->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object a line instead of the table");
   return command;
+}
+
+int run_simulate(const SimulateCommand& simulate) {
+  const std::string& file = simulate.experiment.file;
+  if (simulate.example) {
+    std::fputs(kExampleExperiment, stdout);
+    return 0;
+  }
+  if (file.empty() == simulate.oracle.oracle.empty())
+    return report(fail(Code::kInvalidArgument,
+                       "simulate needs either an experiment's file or --oracle TIMES; --example "
+                       "prints a file to start from"));
+  if (!file.empty()) return report(simulate_experiment(simulate.experiment));
+  const Result<std::string> text = simulate_paces(simulate.oracle);
+  if (!text) return report(text.error());
+  std::fputs(text->c_str(), stdout);
+  return 0;
 }
 
 }  // namespace
@@ -161,7 +198,7 @@ int main(int argc, char** argv) {
   demo_command->add_flag("--compare", demo.compare, "also run the classic way and print both");
   demo_command->add_flag("--json", demo.json, "print summary.json instead of the table");
 
-  SimulateOptions simulate;
+  SimulateCommand simulate;
   CLI::App* simulate_command = add_simulate(app, &simulate);
   BenchCommand bench;
   CLI::App* bench_command = add_bench_codecs(app, &bench);
@@ -184,11 +221,7 @@ int main(int argc, char** argv) {
     return report(serve_run(serve));
   }
   if (*demo_command) return report(run_demo(demo));
-  if (*simulate_command) {
-    const Result<std::string> text = simulate_paces(simulate);
-    if (!text) return report(text.error());
-    std::fputs(text->c_str(), stdout);
-  }
+  if (*simulate_command) return run_simulate(simulate);
   if (*bench_command) return run_bench_codecs(bench);
   if (*example_command) std::fputs(kExampleRun, stdout);
   if (*paces_command)
