@@ -98,9 +98,7 @@ void show_status(const ServerDaemon& daemon, const Control& control) {
 
 Status write_model(const std::string& path, const ServerCore& core) {
   PACELINE_TRY(write_safetensors(path, core.options().run.model.layout, core.published(),
-                                 {{"format", "paceline"},
-                                  {"version", kVersionText},
-                                  {"checksum", format_text("%08x", core.checksum())}}));
+                                 model_metadata(core.options().run_text, core.checksum())));
   log_info("the model is in %s", path.c_str());
   return {};
 }

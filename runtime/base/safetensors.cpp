@@ -7,6 +7,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
+#include "runtime/base/version.h"
 
 namespace paceline {
 
@@ -87,6 +88,13 @@ Status write_safetensors(const std::string& path, const ParameterLayout& layout,
     writer.put_bytes(std::as_bytes(
         parameters.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.count))));
   return write_file_atomically(path, writer.bytes());
+}
+
+std::map<std::string, std::string> model_metadata(const std::string& run_text, uint32_t checksum) {
+  return {{"format", "paceline"},
+          {"version", kVersionText},
+          {"checksum", format_text("%08x", checksum)},
+          {"run", run_text}};
 }
 
 Result<Safetensors> Safetensors::parse(Bytes file) {

@@ -23,6 +23,10 @@ Status write_safetensors(const std::string& path, const ParameterLayout& layout,
                          std::span<const float> parameters,
                          const std::map<std::string, std::string>& metadata);
 
+// What a model of a run says of itself: among others "run", the run's description, so that one file
+// is all that a prediction needs.
+std::map<std::string, std::string> model_metadata(const std::string& run_text, uint32_t checksum);
+
 // A file of unknown origin, held in memory.
 class Safetensors {
  public:

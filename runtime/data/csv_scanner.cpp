@@ -113,7 +113,8 @@ Status CsvScanner::scan_quoted(CsvRecord* record) {
   bool doubled = false;
   for (;; ++position_) {
     const size_t quote = text_.find('"', position_);
-    if (quote == std::string_view::npos)
+    quote_is_open_ = quote == std::string_view::npos;
+    if (quote_is_open_)
       return fail(Code::kCorrupt, "line %zu: a quote is opened and never closed", first_line);
     position_ = quote + 1;
     if (at_end() || text_[position_] != '"') break;

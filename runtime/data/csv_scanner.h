@@ -51,6 +51,8 @@ class CsvScanner {
 
   char separator() const { return separator_; }
   size_t line() const { return line_; }  // that comes next
+  // The last error was a quote that the text does not close: more text may.
+  bool quote_is_open() const { return quote_is_open_; }
   // The newest one that was passed.
   const Comment& last_comment() const { return last_comment_; }
 
@@ -72,6 +74,7 @@ class CsvScanner {
   char separator_ = ',';
   std::array<bool, 256> ends_plain_{};  // bytes that a plain cell stops at
   Comment last_comment_;
+  bool quote_is_open_ = false;
 };
 
 }  // namespace paceline

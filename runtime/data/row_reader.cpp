@@ -9,8 +9,9 @@
 
 namespace paceline {
 
-RowReader::RowReader(TableColumns columns, char separator, const DataSchema* schema)
-    : columns_(std::move(columns)), comma_allowed_(separator == ';') {
+RowReader::RowReader(TableColumns columns, char separator, const DataSchema* schema,
+                     bool label_needed)
+    : columns_(std::move(columns)), comma_allowed_(separator == ';'), label_needed_(label_needed) {
   if (schema == nullptr) return;
   missing_ = schema->missing;
   missing_texts_ = schema->missing_values;
@@ -78,7 +79,7 @@ std::optional<RowFault> RowReader::read_feature(const CsvRecord& record, size_t 
 std::optional<RowFault> RowReader::read_label(const CsvRecord& record) const {
   const std::string_view cell = label(record);
   const bool missing = cell.empty() || is_missing_text(cell);
-  if (!missing) return std::nullopt;
+  if (!missing || !label_needed_) return std::nullopt;
   RowFault wrong = fault(record, columns_.label_index, "is empty, but a row needs a label");
   wrong.kind = RowFault::Kind::kMissing;
   return wrong;

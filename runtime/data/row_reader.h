@@ -29,8 +29,10 @@ struct RowFault {
 
 class RowReader {
  public:
-  // `schema` null: there are no missing values, an empty cell is a fault.
-  RowReader(TableColumns columns, char separator, const DataSchema* schema);
+  // `schema` null: there are no missing values, an empty cell is a fault. With `label_needed` a row
+  // without a label is one, too.
+  RowReader(TableColumns columns, char separator, const DataSchema* schema,
+            bool label_needed = true);
 
   size_t feature_count() const { return columns_.feature_names.size(); }
   const TableColumns& columns() const { return columns_; }
@@ -56,6 +58,7 @@ class RowReader {
 
   TableColumns columns_;
   bool comma_allowed_;
+  bool label_needed_;
   char decimal_mark_ = 0;  // once one was seen
   std::string with_point_;
   MissingRule missing_ = MissingRule::kError;

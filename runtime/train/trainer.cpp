@@ -66,6 +66,8 @@ class NetTrainer final : public Trainer {
                          std::span<const int32_t> labels, std::span<float> gradient) override;
   Status evaluate(std::span<const float> parameters, std::span<const float> features,
                   std::span<const int32_t> labels, EvaluationCounts* counts) override;
+  Status predict(std::span<const float> parameters, std::span<const float> features,
+                 std::span<float> probabilities) override;
 
   size_t batch_max() const override { return batch_max_; }
   size_t planned_bytes() const override { return static_cast<size_t>(plan_.total_bytes()); }
@@ -285,6 +287,27 @@ Status NetTrainer::evaluate(std::span<const float> parameters, std::span<const f
     counts->loss_fixed16 += loss_fixed16(losses[row]);
   }
   counts->rows += batch;
+  return {};
+}
+
+Status NetTrainer::predict(std::span<const float> parameters, std::span<const float> features,
+                           std::span<float> probabilities) {
+  PACELINE_CHECK(parameters.size() == spec_.layout.element_count());
+  const size_t classes = spec_.class_count;
+  const size_t batch = probabilities.size() / classes;
+  if (batch == 0 || batch > batch_max_ || batch * classes != probabilities.size() ||
+      features.size() != batch * spec_.input_features())
+    return fail(Code::kInvalidArgument, "%zu probabilities and %zu features are no batch of rows",
+                probabilities.size(), features.size());
+  run_forward(parameters, features, batch);
+  const std::span<float> outputs = buffer(stages_.back().output, batch * classes);
+  std::copy(outputs.begin(), outputs.end(), probabilities.begin());
+  for (size_t row = 0; row < batch; ++row) {
+    const int32_t any_label = 0;  // for a loss that nobody asks for
+    float loss = 0;
+    softmax_cross_entropy(classes, {&any_label, 1}, probabilities.subspan(row * classes, classes),
+                          {&loss, 1});
+  }
   return {};
 }
 

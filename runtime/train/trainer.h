@@ -42,6 +42,12 @@ class Trainer {
   virtual Status evaluate(std::span<const float> parameters, std::span<const float> features,
                           std::span<const int32_t> labels, EvaluationCounts* counts) = 0;
 
+  // The probability of each class for each row.
+  //   features       [rows][input_features], 1 to batch_max() rows
+  //   probabilities  [rows][class_count], overwritten; NaN where an output is not finite
+  virtual Status predict(std::span<const float> parameters, std::span<const float> features,
+                         std::span<float> probabilities) = 0;
+
   virtual size_t batch_max() const = 0;
   // Bytes of the arena: everything this object will ever use beside parameters, gradient and batch.
   virtual size_t planned_bytes() const = 0;

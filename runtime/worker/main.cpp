@@ -14,6 +14,7 @@
 #include "runtime/net/address.h"
 #include "runtime/quant/dispatch.h"
 #include "runtime/worker/daemon.h"
+#include "runtime/worker/predict.h"
 
 namespace {
 
@@ -28,6 +29,8 @@ Examples:
   edge_worker 192.168.1.20:7433 --data train-images.gz --labels train-labels.gz --name greenhouse
   edge_worker desk.local --data readings.csv --state /var/lib/paceline
   edge_worker data readings.csv
+  edge_worker predict --state /var/lib/paceline --data new.csv
+  some_sensor | edge_worker predict --model model.safetensors --data - --json
 
 A worker dials out to one address and needs nothing else: model, settings and every decision come from
 the server. It waits for a server that is not there yet, for ever. Ctrl-C sends what is not sent yet and
@@ -44,6 +47,52 @@ std::string host_name() {
   char name[64] = {};
   if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "worker";
   return name;
+}
+
+struct PredictCommand {
+  PredictOptions options;
+  std::string state_folder;
+};
+
+CLI::App* add_predict(CLI::App& app, PredictCommand* predict) {
+  CLI::App* command = app.add_subcommand(
+      "predict", "what a trained model says of rows: label, probability and time; needs no server");
+  PredictOptions* options = &predict->options;
+  CLI::Option* model = command->add_option("--model", options->model_file, "model.safetensors");
+  command
+      ->add_option("--state", predict->state_folder,
+                   "a worker's or a server's state folder, for its model")
+      ->excludes(model);
+  command->add_option("--run", options->run_file,
+                      "the run's description, if not the one in the model's file");
+  command->add_option("--data", options->data_file, "CSV with a header; - is standard input")
+      ->required();
+  command->add_option("--label-column", options->label_column,
+                      "the column with the true label, if it has another name here");
+  command->add_flag("--follow", options->follow, "wait at the end of the file for more rows");
+  command->add_flag("--json", options->json, "one JSON object a line instead of CSV");
+  command->add_option("--backend", options->backend, "compute: auto, reference, own, xnnpack-...")
+      ->capture_default_str();
+  return command;
+}
+
+int run_predict(PredictCommand predict) {
+  PredictOptions& options = predict.options;
+  if (!predict.state_folder.empty())
+    options.model_file = predict.state_folder + "/" + kModelFileName;
+  if (options.model_file.empty()) {
+    std::fprintf(stderr, "edge_worker predict: give --model FILE or --state FOLDER\n");
+    return kExitUsage;
+  }
+  const bool live = options.follow || options.data_file == "-";
+  const auto print = [](std::FILE* stream, std::string_view line) {
+    std::fwrite(line.data(), 1, line.size(), stream);
+  };
+  return report(predict_rows(options, {[&](std::string_view line) {
+                                         print(stdout, line);
+                                         if (live) std::fflush(stdout);
+                                       },
+                                       [&](std::string_view line) { print(stderr, line); }}));
 }
 
 }  // namespace
@@ -103,6 +152,9 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->allow_extra_args(false);
 
+  PredictCommand predict;
+  CLI::App* predict_command = add_predict(app, &predict);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -119,6 +171,7 @@ int main(int argc, char** argv) {
     std::printf("%s\n", describe(*dataset).c_str());
     return 0;
   }
+  if (*predict_command) return run_predict(std::move(predict));
   if (options.server.empty() || options.data.data_file.empty()) {
     std::fprintf(
         stderr,

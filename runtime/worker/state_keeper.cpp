@@ -2,6 +2,8 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
+#include "runtime/base/safetensors.h"
+#include "runtime/worker/predict.h"
 
 namespace paceline {
 
@@ -42,6 +44,13 @@ Result<StateKeeper> StateKeeper::open(const StateOptions& options, WorkerCore* c
   return keeper;
 }
 
+uint64_t StateKeeper::saved_bytes() const {
+  const uint64_t state = core_->save().size();
+  if (core_->publication() == 0) return state;
+  return state + core_->published().size_bytes() + core_->run_text().size() +
+         static_cast<uint64_t>(kSaveOverheadBytes);
+}
+
 void StateKeeper::tick(TimeUs now) {
   if (!store_) return;
   if (core_->restored() == Restored::kOtherRun && !other_run_) {
@@ -54,17 +63,18 @@ void StateKeeper::tick(TimeUs now) {
     next_at_ = now + kLookEveryUs;
     return;
   }
-  const TimeUs interval = save_interval_us(state.size(), options_.mb_per_day);
+  const uint64_t bytes = saved_bytes();
+  const TimeUs interval = save_interval_us(bytes, options_.mb_per_day);
   if (!interval_said_) {
     // The first save waits, too: a worker that is started again and again stays within its budget.
     interval_said_ = true;
     if (interval == kNever)
       log_info("state is kept in %s at an orderly stop only: %.1f kB", options_.folder.c_str(),
-               static_cast<double>(state.size()) / 1e3);
+               static_cast<double>(bytes) / 1e3);
     else
       log_info("state is kept in %s every %.0f s: %.1f kB, at most %g MB a day",
-               options_.folder.c_str(), to_seconds(interval),
-               static_cast<double>(state.size()) / 1e3, options_.mb_per_day);
+               options_.folder.c_str(), to_seconds(interval), static_cast<double>(bytes) / 1e3,
+               options_.mb_per_day);
   } else {
     save(state, false);
   }
@@ -89,6 +99,20 @@ void StateKeeper::save(const Bytes& state, bool last) {
                 status.message().c_str());
   }
   failing_ = !status.ok();
+  if (status.ok()) save_model();
+}
+
+// For `edge_worker predict` on this board. What can't be written is worth a line, no more.
+void StateKeeper::save_model() {
+  if (core_->publication() == 0 || core_->published_checksum() == model_checksum_) return;
+  const std::string path = options_.folder + "/" + kModelFileName;
+  const Status status =
+      write_safetensors(path, core_->run().model.layout, core_->published(),
+                        model_metadata(core_->run_text(), core_->published_checksum()));
+  if (status.ok())
+    model_checksum_ = core_->published_checksum();
+  else
+    log_warning("%s; the model is not kept", status.message().c_str());
 }
 
 }  // namespace paceline

@@ -1,4 +1,5 @@
-// Keeps a worker's state in a folder, within a budget of written bytes: cards wear out.
+// Keeps a worker's state and the newest model in a folder, within a budget of written bytes: cards
+// wear out.
 //
 // A folder that can't be written is a reason to go on without, said once; a broken file is set
 // aside and named. Neither is a reason not to start. Single thread.
@@ -25,6 +26,8 @@ class StateKeeper {
   // uses the folder.
   static Result<StateKeeper> open(const StateOptions& options, WorkerCore* core);
 
+  // Of state and model, as one save writes them.
+  uint64_t saved_bytes() const;
   // Saves where that is due.
   void tick(TimeUs now);
   // Saves whatever the budget says; for an orderly stop.
@@ -33,6 +36,7 @@ class StateKeeper {
  private:
   StateKeeper(StateOptions options, WorkerCore* core) : options_(std::move(options)), core_(core) {}
   void save(const Bytes& state, bool last);
+  void save_model();
 
   StateOptions options_;
   WorkerCore* core_;
@@ -42,6 +46,7 @@ class StateKeeper {
   bool interval_said_ = false;
   TimeUs next_at_ = 0;
   uint32_t saved_checksum_ = 0;
+  uint32_t model_checksum_ = 0;  // of the model that was written
 };
 
 // Between two saves of `state_bytes`, so that a day's writing stays within the budget; kNever for a

@@ -113,6 +113,81 @@ TEST_SUITE("base/safetensors") {
     CHECK(read_file(path, 10)->size() == 3);
     CHECK(code_of("w", "v") == Code::kOk);
   }
+
+  TEST_CASE("read: what was written comes back, whatever else the JSON holds") {
+    const TempFolder folder;
+    const ParameterLayout layout = layout_of({{"dense1.weight", {130, 3}}, {"dense1.bias", {130}}});
+    std::vector<float> parameters(layout.element_count());
+    Random random(test::seed(), 2);
+    for (const TensorSpec& tensor : layout.tensors())
+      for (float& value :
+           std::span(parameters)
+               .subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.count)))
+        value = random.symmetric();
+    const std::string run = "[model]\n# \"\\ \t\x01 \xC3\xA9\n";
+    REQUIRE(write_safetensors(folder.file("m"), layout, parameters, model_metadata(run, 7)).ok());
+    const Safetensors model =
+        Safetensors::parse(read_file(folder.file("m"), 1 << 20).value()).value();
+    CHECK(model.metadata().at("run") == run);
+    CHECK(model.metadata().at("checksum") == "00000007");
+    CHECK(model.parameters(layout).value() == parameters);
+    const auto refused = [&](const ParameterLayout& other) {
+      return model.parameters(other).error().message();
+    };
+    CHECK(refused(layout_of({{"dense1.weight", {3, 130}}, {"dense1.bias", {130}}}))
+              .starts_with("the model's tensor 'dense1.weight' has another type or shape"));
+    CHECK(refused(layout_of({{"dense2.weight", {2}}})).starts_with("the model has no tensor"));
+    CHECK(refused(layout_of({{"dense1.bias", {130}}})).starts_with("the model has 2 tensors"));
+  }
+
+  TEST_CASE("read: another program's order, spelling and extra keys are taken") {
+    const std::string header =
+        R"( { "b" : { "data_offsets" : [ 4 , 12 ] , "shape" : [2], "x": [{"y": null}, -1.5e3, "z"], )"
+        R"("dtype":"F32"},"__metadata__":{"run":"\u00e9\ud83d\ude00"},)"
+        R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}} )";
+    ByteWriter file;
+    file.put(uint64_t{header.size()});
+    file.put_bytes(std::as_bytes(std::span(header)));
+    for (const float value : {1.0f, 2.0f, 3.0f}) file.put(value);
+    const Safetensors model = Safetensors::parse(file.take()).value();
+    CHECK(model.metadata().at("run") == "\xC3\xA9\xF0\x9F\x98\x80");
+    const ParameterLayout layout = layout_of({{"a", {1}}, {"b", {2}}});
+    const std::vector<float> flat = model.parameters(layout).value();
+    CHECK(flat[0] == 1);
+    CHECK(flat[kBlockElements + 1] == 3);
+  }
+
+  TEST_CASE("read: every truncation and random damage is an error or a model, never a crash") {
+    const TempFolder folder;
+    const ParameterLayout layout = layout_of({{"w", {3, 2}}, {"b", {3}}});
+    const std::vector<float> parameters(layout.element_count(), 0.0f);
+    REQUIRE(write_safetensors(folder.file("m"), layout, parameters, {{"run", "x"}}).ok());
+    const Bytes whole = read_file(folder.file("m"), 1 << 20).value();
+    for (size_t length = 0; length < whole.size(); ++length) {
+      const auto model = Safetensors::parse(
+          Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
+      CHECK((!model || !model->parameters(layout)));
+    }
+    Random random(test::seed(), 3);
+    for (int i = 0; i < 20'000; ++i) {
+      Bytes damaged = whole;
+      for (uint64_t k = 1 + random.below(4); k > 0; --k) {
+        const size_t at = static_cast<size_t>(random.below(damaged.size()));
+        static constexpr std::string_view kHostile = "{}[]\",:\\u0-9e\x00\xFF";
+        damaged[at] =
+            static_cast<std::byte>(kHostile[static_cast<size_t>(random.below(kHostile.size()))]);
+      }
+      const auto model = Safetensors::parse(std::move(damaged));
+      if (model)
+        if (const auto flat = model->parameters(layout)) CHECK(flat->size() == parameters.size());
+    }
+    const std::string deep(10'000, '[');
+    ByteWriter file;
+    const std::string header = "{\"a\":{\"x\":" + deep;
+    file.put(uint64_t{header.size()});
+    file.put_bytes(std::as_bytes(std::span(header)));
+    CHECK_FALSE(Safetensors::parse(file.take()).has_value());
+  }
 }
 
 }  // namespace paceline

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "runtime/base/files.h"
+#include "runtime/base/safetensors.h"
 #include "tests/runtime/worker/worker_desk.h"
 #include "tests/support/temp_folder.h"
 
@@ -39,7 +41,7 @@ TEST_SUITE("worker/state_keeper") {
       }
     CHECK(save_interval_us(1000, 0) == kNever);
     // The page in docs/reliability.md names this one.
-    CHECK(to_seconds(save_interval_us(820'000, 50)) == doctest::Approx(1445).epsilon(0.01));
+    CHECK(to_seconds(save_interval_us(1'246'000, 50)) == doctest::Approx(2180).epsilon(0.01));
   }
 
   TEST_CASE("what is kept is taken up by the next life; the newest of two saves counts") {
@@ -49,7 +51,7 @@ TEST_SUITE("worker/state_keeper") {
     {
       Board board;
       StateKeeper keeper = StateKeeper::open(options, &board.desk.core()).value();
-      const TimeUs interval = save_interval_us(board.desk.core().save().size(), 50);
+      const TimeUs interval = save_interval_us(keeper.saved_bytes(), 50);
       TimeUs now = 1;
       keeper.tick(now);
       CHECK_FALSE(exists(folder.file("state/worker.b")));  // not at once
@@ -70,6 +72,20 @@ TEST_SUITE("worker/state_keeper") {
     REQUIRE(keeper.has_value());
     CHECK(next.core().restored() == Restored::kWaiting);
     CHECK(next.core().save() == last);
+  }
+
+  TEST_CASE("the model is kept beside the state, with its run, and is the published one") {
+    const TempFolder folder;
+    Board board;
+    StateKeeper keeper = StateKeeper::open({folder.file("state"), 50}, &board.desk.core()).value();
+    board.exchange();
+    keeper.save_last();
+    const Bytes file = read_file(folder.file("state/model.safetensors"), 1 << 20).value();
+    const Safetensors model = Safetensors::parse(file).value();
+    CHECK(model.metadata().at("run") == board.desk.core().run_text());
+    const std::span<const float> published = board.desk.core().published();
+    CHECK(model.parameters(board.desk.core().run().model.layout).value() ==
+          std::vector<float>(published.begin(), published.end()));
   }
 
   TEST_CASE("an unchanged state is not written again") {
