@@ -13,6 +13,7 @@
 #include "server/command_experiment.h"
 #include "server/command_simulate.h"
 #include "server/demo.h"
+#include "server/init_run.h"
 #include "server/run_config.h"
 #include "server/serve.h"
 #include "simulate/experiment.h"
@@ -28,6 +29,7 @@ constexpr const char* kExamples = R"(
 Examples:
   edge_server demo                             train on this machine with four workers
   edge_server demo --compare --link 100mbit    and beside it the classic way, on the same link
+  edge_server init --from sample.csv           write a commented run for this table
   edge_server example > run.toml               a commented run to start from
   edge_server serve run.toml                   serve it; boards join with: edge_worker HOST --data FILE
   edge_server simulate --example > grid.toml   a commented experiment to start from
@@ -135,6 +137,29 @@ int run_simulate(const SimulateCommand& simulate) {
   return 0;
 }
 
+CLI::App* add_init(CLI::App& app, InitOptions* options) {
+  CLI::App* command =
+      app.add_subcommand("init", "propose a run for a table: columns, classes, scale, net");
+  command
+      ->add_option("--from", options->sample_file, "CSV of one board, with column names and labels")
+      ->required();
+  command->add_option("--out", options->run_file, "file to write")->capture_default_str();
+  command->add_option("--label", options->label,
+                      "the column with the label (the last one with few different values)");
+  command->add_option("--ignore", options->ignored, "columns that are no features; a,b for several")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_flag("--force", options->force, "replace the file if it is there");
+  return command;
+}
+
+int run_init(const InitOptions& options) {
+  const Result<std::string> told = init_run(options);
+  if (!told) return report(told.error());
+  std::fputs(told->c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -203,6 +228,8 @@ int main(int argc, char** argv) {
   BenchCommand bench;
   CLI::App* bench_command = add_bench_codecs(app, &bench);
 
+  InitOptions init;
+  CLI::App* init_command = add_init(app, &init);
   CLI::App* example_command = app.add_subcommand("example", "print a commented run to start from");
   CLI::App* paces_command = app.add_subcommand("paces", "list who can wait for whom");
   CLI::App* freqs_command = app.add_subcommand("freqs", "list the frequency policies");
@@ -222,6 +249,7 @@ int main(int argc, char** argv) {
   }
   if (*demo_command) return report(run_demo(demo));
   if (*simulate_command) return run_simulate(simulate);
+  if (*init_command) return run_init(init);
   if (*bench_command) return run_bench_codecs(bench);
   if (*example_command) std::fputs(kExampleRun, stdout);
   if (*paces_command)

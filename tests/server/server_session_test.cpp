@@ -59,6 +59,26 @@ TEST_SUITE("server/session") {
     CHECK_FALSE(refused([](Hello& h) { h.class_count = 2; }));  // a board may not know every class
   }
 
+  TEST_CASE("a run that names its columns lets everybody in; a second Hello says what was found") {
+    ServerOptions options = desk_options("bsp");
+    options.columns_by_name = true;
+    ServerDesk desk(std::move(options));
+    Hello hello;
+    hello.name = "a";
+    hello.incarnation = 1;
+    const std::optional<Message> first = desk.ask(0, hello);
+    REQUIRE(as<Welcome>(first) != nullptr);
+    CHECK(desk.core().members()[0].observes());
+    hello.training_rows = 100;
+    hello.feature_count = 4;
+    hello.class_count = 3;
+    const std::optional<Message> second = desk.ask(0, hello);
+    REQUIRE(as<Welcome>(second) != nullptr);
+    CHECK(as<Welcome>(second)->session != as<Welcome>(first)->session);
+    CHECK(desk.core().members().size() == 1);
+    CHECK(desk.core().members()[0].training_rows == 100);
+  }
+
   TEST_CASE("a living worker keeps its name; another life gets it after three missed heartbeats") {
     ServerDesk desk(desk_options("bsp"));
     HandWorker worker{&desk, "a"};

@@ -33,8 +33,12 @@ Site::Site() { adopt_orphans(); }
 
 Process Site::server(const RunText& run, const std::vector<std::string>& arguments,
                      const std::string& address) {
-  std::vector<std::string> all = {
-      "serve", write("run.toml", run.text()), "--listen", address, "--log", "debug"};
+  return server_of(write("run.toml", run.text()), arguments, address);
+}
+
+Process Site::server_of(const std::string& run_file, const std::vector<std::string>& arguments,
+                        const std::string& address) {
+  std::vector<std::string> all = {"serve", run_file, "--listen", address, "--log", "debug"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   const size_t known = file_text(file("server.out")).size();
   Process process({PACELINE_EDGE_SERVER, all, file("server")});

@@ -38,6 +38,9 @@ class Site {
   // and its state, if arguments name none, is kept nowhere.
   Process server(const RunText& run, const std::vector<std::string>& arguments = {},
                  const std::string& address = "127.0.0.1:0");
+  // The same of a run's file.
+  Process server_of(const std::string& run_file, const std::vector<std::string>& arguments = {},
+                    const std::string& address = "127.0.0.1:0");
   // Where the newest server listens.
   const std::string& address() const { return address_; }
 

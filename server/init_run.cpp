@@ -1,0 +1,320 @@
+#include "server/init_run.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/base/files.h"
+#include "runtime/base/json_text.h"
+#include "runtime/base/nearest.h"
+#include "runtime/data/number_text.h"
+
+namespace paceline {
+
+namespace {
+
+// A label's values are classes if there are at most so many and each has so many rows on average.
+constexpr size_t kClassesProposedMax = 32;
+constexpr size_t kRowsPerClassMin = 5;
+constexpr uint32_t kHiddenMin = 16, kHiddenMax = 128;
+constexpr double kMissingSkippedMax = 0.2;  // of the rows; above, the mean stands in
+constexpr size_t kNamesShownMax = 12;
+
+using Names = std::vector<std::string>;
+
+struct LeftOut {
+  std::string name, why;
+};
+
+struct Choice {
+  std::vector<const ColumnProfile*> features;
+  const ColumnProfile* label = nullptr;
+  std::string label_reason;
+  Names classes;
+  std::vector<LeftOut> left_out;
+  Names other_labels;  // columns that could be meant
+};
+
+bool is_number(const std::string& text) { return parse_float32(text).has_value(); }
+
+// Whole numbers by value, words by bytes.
+Names classes_of(const ColumnProfile& column) {
+  Names classes;
+  for (const auto& [name, rows] : column.distinct) classes.push_back(name);
+  if (std::ranges::all_of(classes, is_number))
+    std::ranges::stable_sort(classes, {}, [](const std::string& name) {
+      return static_cast<double>(parse_float32(name).value_or(0));
+    });
+  return classes;
+}
+
+bool can_be_label(const ColumnProfile& column, size_t row_count) {
+  const size_t count = column.distinct.size();
+  if (count < 2 || count > kClassesProposedMax || count * kRowsPerClassMin > row_count)
+    return false;
+  if (column.kind == ColumnKind::kTime || column.kind == ColumnKind::kCounter) return false;
+  return column.kind == ColumnKind::kWords ||
+         std::ranges::all_of(column.distinct, [](const auto& entry) {
+           return parse_whole(entry.first).has_value();
+         });
+}
+
+const char* why_no_feature(const ColumnProfile& column) {
+  switch (column.kind) {
+    case ColumnKind::kWords:
+      return "words, no numbers";
+    case ColumnKind::kTime:
+      return "dates or times";
+    case ColumnKind::kCounter:
+      return "rises or falls with every row: a time or a serial number";
+    case ColumnKind::kConstant:
+      return "the same in every row: zero variance";
+    case ColumnKind::kNumbers:
+      break;
+  }
+  return nullptr;
+}
+
+Result<const ColumnProfile*> column_named(const TableProfile& table, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const ColumnProfile& column : table.columns) {
+    if (column.name == name) return &column;
+    names.push_back(column.name);
+  }
+  return fail(Code::kNotFound, "no column is named '%s'%s", name.c_str(),
+              suggest_name(name, names).c_str());
+}
+
+Status check_label(const ColumnProfile& column) {
+  const char* name = column.name.c_str();
+  if (!column.few_distinct() || column.distinct.size() > kClassesProposedMax ||
+      column.kind == ColumnKind::kCounter)
+    return fail(Code::kInvalidArgument,
+                "the label '%s' has %s%zu different values; a run learns classes, predicting a "
+                "number is not supported yet; make at most %zu classes of it, or give another "
+                "column with --label",
+                name, column.few_distinct() ? "" : "more than ",
+                column.few_distinct() ? column.distinct.size() : ColumnProfile::kDistinctMax,
+                kClassesProposedMax);
+  if (column.distinct.size() < 2)
+    return fail(Code::kInvalidArgument,
+                "the label '%s' has %zu value; a run needs rows of at least 2 classes", name,
+                column.distinct.size());
+  return {};
+}
+
+Result<Choice> choose(const TableProfile& table, const InitOptions& options) {
+  Choice choice;
+  for (const std::string& name : options.ignored) {
+    PACELINE_ASSIGN(const ColumnProfile* column, column_named(table, name));
+    choice.left_out.push_back({column->name, "as you said"});
+  }
+  const auto ignored = [&](const ColumnProfile& column) {
+    return std::ranges::find(options.ignored, column.name) != options.ignored.end();
+  };
+  if (!options.label.empty()) {
+    PACELINE_ASSIGN(choice.label, column_named(table, options.label));
+    PACELINE_TRY(check_label(*choice.label));
+    choice.label_reason = "as you said";
+  }
+  for (const ColumnProfile& column : table.columns)
+    if (can_be_label(column, table.row_count) && !ignored(column)) {
+      if (options.label.empty()) choice.label = &column;
+      choice.other_labels.push_back(column.name);
+    }
+  if (choice.label == nullptr)
+    return fail(Code::kInvalidArgument,
+                "no column holds 2 to %zu classes, each in %zu rows or more; a run learns classes, "
+                "predicting a number is not supported yet; name the label with --label",
+                kClassesProposedMax, kRowsPerClassMin);
+  if (choice.label_reason.empty())
+    choice.label_reason = "the last column with few different values";
+  std::erase(choice.other_labels, choice.label->name);
+  choice.classes = classes_of(*choice.label);
+  for (const ColumnProfile& column : table.columns) {
+    if (&column == choice.label || ignored(column)) continue;
+    if (const char* why = why_no_feature(column))
+      choice.left_out.push_back({column.name, why});
+    else
+      choice.features.push_back(&column);
+  }
+  if (choice.features.empty())
+    return fail(Code::kInvalidArgument, "no column besides the label '%s' holds changing numbers",
+                choice.label->name.c_str());
+  return choice;
+}
+
+// Enough for the shapes of a small table; the smallest board computes it in microseconds.
+uint32_t hidden_units(size_t features, size_t classes) {
+  uint32_t units = kHiddenMin;
+  while (units < kHiddenMax && units < 1.5 * static_cast<double>(std::max(features, classes)))
+    units *= 2;
+  return units;
+}
+
+const char* missing_rule(const TableProfile& table) {
+  if (table.missing_row_count == 0) return "error";
+  const double share =
+      static_cast<double>(table.missing_row_count) / static_cast<double>(table.row_count);
+  return share <= kMissingSkippedMax ? "skip" : "mean";
+}
+
+std::string quoted_list(const Names& names) {
+  std::string text = "[";
+  for (const std::string& name : names) text += (text.size() == 1 ? "" : ", ") + json_quoted(name);
+  return text + "]";
+}
+
+std::string shown_list(const Names& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kNamesShownMax); ++i)
+    text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kNamesShownMax)
+    text += format_text(" and %zu more", names.size() - kNamesShownMax);
+  return text;
+}
+
+std::string data_table(const TableProfile& table, const Choice& choice) {
+  std::string text =
+      "[data]\n"
+      "# The features by name, in the model's order, and what they are in the sample. A board's "
+      "file may have\n# them in any order and other columns beside.\n"
+      "columns = [\n";
+  std::string scale, offset;
+  for (const ColumnProfile* column : choice.features) {
+    text += format_text("  %s,  # %.6g to %.6g, mean %.6g, standard deviation %.6g\n",
+                        json_quoted(column->name).c_str(), column->lowest, column->highest,
+                        column->mean, column->deviation);
+    // A column that does not vary has no scale of its own.
+    const double factor = column->deviation > 0 ? 1 / column->deviation : 1;
+    scale += format_text("%s%.9g", scale.empty() ? "" : ", ", factor);
+    offset += format_text("%s%.9g", offset.empty() ? "" : ", ", -column->mean * factor);
+  }
+  Names ignored;
+  std::string reasons;
+  for (const LeftOut& column : choice.left_out) {
+    ignored.push_back(column.name);
+    reasons += "# " + json_quoted(column.name) + ": " + column.why + "\n";
+  }
+  text += "]\nlabel = " + json_quoted(choice.label->name) + "\n";
+  text +=
+      "# Class 0 is the first. A board counts by these names, whichever of them it has seen; "
+      "rows of other\n# classes are refused. More classes: add them here, to model.classes and "
+      "to the last layer's units.\n";
+  text += "classes = " + quoted_list(choice.classes) + "\n";
+  if (!ignored.empty()) text += reasons + "ignore = " + quoted_list(ignored) + "\n";
+  text +=
+      "# x = value * scale + offset, which is (value - mean) / standard deviation: the same on "
+      "every board.\n";
+  text += "scale = [" + scale + "]\noffset = [" + offset + "]\n";
+  text += format_text(
+      "missing = \"%s\"         # a row with a missing value: \"error\", \"skip\", or \"mean\" "
+      "takes the mean\n",
+      missing_rule(table));
+  if (!table.missing_values.empty())
+    text += "missing_values = " + quoted_list(table.missing_values) + "\n";
+  bool odd = table.odd_row_count > 0;
+  for (const ColumnProfile* column : choice.features) odd |= column->odd_count > 0;
+  text +=
+      format_text("bad_rows = \"%s\"        # a row that can't be read: \"error\" or \"skip\"\n\n",
+                  odd ? "skip" : "error");
+  return text;
+}
+
+std::string run_text(const TableProfile& table, const Choice& choice, const InitOptions& options) {
+  const size_t features = choice.features.size(), classes = choice.classes.size();
+  std::string text = format_text(
+      "# A run of Paceline, proposed from %zu rows. Serve it:  edge_server serve %s\n"
+      "# Workers need nothing of this file: they get it from the server.\n\n",
+      table.row_count, options.run_file.c_str());
+  text += data_table(table, choice);
+  text += format_text(
+      "[model]\ninput = [%zu]\nclasses = %zu\n\n"
+      "[[layer]]\ntype = \"dense\"\nunits = %u                # more for harder tables\n"
+      "[[layer]]\ntype = \"relu\"\n"
+      "[[layer]]\ntype = \"dense\"\nunits = %zu                 # as many as classes\n\n",
+      features, classes, hidden_units(features, classes), classes);
+  text +=
+      "[training]\nbatch = 32                # rows of one local step\n"
+      "rate = 0.02               # learning rate; lower it if the loss does not settle\n"
+      "momentum = 0.9\nseed = 1\n\n"
+      "[communication]\npace = \"compat\"           # edge_server paces lists them\n"
+      "freq = \"trend\"            # edge_server freqs lists them\n\n"
+      "[server]\nlisten = \"0.0.0.0:7433\"\n"
+      "state = \"paceline-state\"  # checkpoints and the model; the run goes on from here after a "
+      "restart\n"
+      "min_workers = 1\n"
+      "seconds = 300             # from the first worker on, then the run ends; 0: until Ctrl-C\n";
+  return text;
+}
+
+std::string summary_text(const TableProfile& table, const Choice& choice,
+                         const InitOptions& options) {
+  Names features, classes;
+  for (const ColumnProfile* column : choice.features) features.push_back(column->name);
+  for (const std::string& name : choice.classes)
+    classes.push_back(format_text("%s (%zu)", name.c_str(), choice.label->distinct.at(name)));
+  const uint32_t hidden = hidden_units(features.size(), classes.size());
+  std::string text =
+      format_text("rows      %zu in %s\n", table.row_count, options.sample_file.c_str());
+  text += format_text("features  %zu: %s\n", features.size(), shown_list(features).c_str());
+  text += format_text("label     %s, %s", choice.label->name.c_str(), choice.label_reason.c_str());
+  if (!choice.other_labels.empty())
+    text += "; --label takes another: " + shown_list(choice.other_labels);
+  text += format_text("\nclasses   %zu, with their rows: %s\n", classes.size(),
+                      shown_list(classes).c_str());
+  for (const LeftOut& column : choice.left_out)
+    text += "left out  " + column.name + ": " + column.why + "\n";
+  if (table.missing_row_count > 0)
+    text += format_text("missing   in %zu rows, written as %s: %s\n", table.missing_row_count,
+                        quoted_list(table.missing_values).c_str(),
+                        std::string_view(missing_rule(table)) == "skip"
+                            ? "such rows are skipped"
+                            : "the column's mean stands in");
+  if (table.odd_row_count > 0)
+    text += format_text("odd rows  %zu with too few or too many cells are skipped\n",
+                        table.odd_row_count);
+  for (const std::string& note : table.notes) text += "note      " + note + "\n";
+  text +=
+      "scale     each column by its mean and standard deviation here, the same on every board\n";
+  text += format_text("net       %zu inputs, %u hidden units, %zu classes: %zu parameters\n",
+                      features.size(), hidden, classes.size(),
+                      (features.size() + 1) * hidden + (hidden + 1) * classes.size());
+  return text;
+}
+
+std::string next_steps(const InitOptions& options) {
+  return options.run_file +
+         " is written; read it, it is commented. Then\n"
+         "  edge_server serve " +
+         options.run_file +
+         "\n  edge_worker SERVER --data FILE --name BOARD   on every board; SERVER is this "
+         "machine's "
+         "address\n"
+         "  edge_worker predict --model paceline-state/model.safetensors --data FILE\n";
+}
+
+}  // namespace
+
+Result<RunProposal> propose_run(const TableProfile& table, const InitOptions& options) {
+  PACELINE_ASSIGN(const Choice choice, choose(table, options));
+  return RunProposal{run_text(table, choice, options), summary_text(table, choice, options)};
+}
+
+Result<std::string> init_run(const InitOptions& options) {
+  // Before the sample is read: a refusal costs no time.
+  std::error_code ignored;
+  if (!options.force && std::filesystem::exists(options.run_file, ignored))
+    return fail(Code::kInvalidArgument,
+                "%s is there already; --force replaces it, --out writes "
+                "another",
+                options.run_file.c_str());
+  PACELINE_ASSIGN(const TableProfile table, profile_table(options.sample_file));
+  Result<RunProposal> proposal = propose_run(table, options);
+  if (!proposal)
+    return fail(proposal.error().code(), "%s: %s", options.sample_file.c_str(),
+                proposal.error().message().c_str());
+  PACELINE_TRY(write_file_atomically(options.run_file, std::as_bytes(std::span(proposal->toml))));
+  return proposal->summary + next_steps(options);
+}
+
+}  // namespace paceline

@@ -1,0 +1,33 @@
+// `edge_server init`: proposes a run for a table that nobody has described yet.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/data/table_profile.h"
+
+namespace paceline {
+
+struct InitOptions {
+  std::string sample_file;
+  std::string run_file = "run.toml";
+  std::string label;                 // empty: the last column with few different values
+  std::vector<std::string> ignored;  // besides what is no feature by itself
+  bool force = false;                // replaces run_file
+};
+
+struct RunProposal {
+  std::string toml;     // commented; parse_serve_config() takes it
+  std::string summary;  // what was chosen and why, in a few lines
+};
+
+// Pure. Errors: kNotFound for a name that the table has not; kInvalidArgument where it has no
+// feature or no label of few values: classes are all that a run can learn.
+Result<RunProposal> propose_run(const TableProfile& table, const InitOptions& options);
+
+// Reads the sample, writes the run and returns what to tell the user. Errors: those of
+// propose_run() and of reading the sample; kInvalidArgument where the run's file is there already.
+Result<std::string> init_run(const InitOptions& options);
+
+}  // namespace paceline

@@ -1,0 +1,136 @@
+#include "server/init_run.h"
+
+#include <doctest/doctest.h>
+
+#include "runtime/base/files.h"
+#include "server/run_config.h"
+#include "tests/support/temp_folder.h"
+
+namespace paceline {
+
+namespace {
+
+using test::TempFolder;
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+std::string table() {
+  std::string text = "time,ax,unit,sound,state\n";
+  for (int i = 0; i < 60; ++i)
+    text += format_text("%d,%d,g,%d.5,%s\n", i, i * 31 % 17, i * 7 % 13,
+                        i % 3 == 0   ? "off"
+                        : i % 3 == 1 ? "idle"
+                                     : "busy \\\"\"quoted\"\"");
+  size_t at = 0;
+  while ((at = text.find("busy", at)) != std::string::npos) {
+    text.insert(at, "\"");
+    at = text.find('\n', at);
+    text.insert(at, "\"");
+  }
+  return text;
+}
+
+struct Site {
+  TempFolder folder;
+  InitOptions options;
+  explicit Site(const std::string& text) {
+    options.sample_file = folder.write("sample.csv", text);
+    options.run_file = folder.file("run.toml");
+  }
+  std::string error() const {
+    const Result<std::string> told = init_run(options);
+    return told ? std::string() : told.error().message();
+  }
+  ServeConfig config() const {
+    const Bytes bytes = read_file(options.run_file, 1 << 20).value();
+    const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    Result<ServeConfig> parsed = parse_serve_config(text, "run.toml");
+    REQUIRE_MESSAGE(parsed.has_value(), parsed.error().message());
+    return std::move(*parsed);
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("server/init_run") {
+  TEST_CASE("init: what it writes is a run that serve takes, with the sample's columns and scale") {
+    const Site site(table());
+    const Result<std::string> told = init_run(site.options);
+    REQUIRE(told.has_value());
+    const ServeConfig config = site.config();
+    const DataSchema& schema = config.schema;
+    CHECK(schema.columns == std::vector<std::string>{"ax", "sound"});
+    CHECK(schema.label == "state");
+    CHECK(schema.classes == std::vector<std::string>{"busy \\\"quoted\"", "idle", "off"});
+    CHECK(schema.ignored == std::vector<std::string>{"time", "unit"});
+    CHECK(config.core.run.model.input_features() == 2);
+    CHECK(config.core.run.model.class_count == 3);
+    CHECK(contains(*told, "time: rises or falls with every row"));
+    CHECK(contains(*told, "unit: the same in every row: zero variance"));
+    // What the scale makes of the sample has mean 0 and variance 1.
+    double sum = 0, squares = 0;
+    for (int i = 0; i < 60; ++i) {
+      const float x = static_cast<float>(i * 31 % 17) * schema.scale[0] + schema.offset[0];
+      sum += static_cast<double>(x);
+      squares += static_cast<double>(x) * static_cast<double>(x);
+    }
+    CHECK(sum / 60 == doctest::Approx(0).epsilon(1e-4));
+    CHECK(squares / 60 == doctest::Approx(1).epsilon(1e-4));
+  }
+
+  TEST_CASE("init: never replaces a file unless it is told to") {
+    Site site(table());
+    site.folder.write("run.toml", "mine");
+    CHECK(contains(site.error(), "is there already; --force replaces it"));
+    CHECK(read_file(site.options.run_file, 10)->size() == 4);
+    site.options.force = true;
+    CHECK(site.error().empty());
+    CHECK(site.config().schema.names_columns());
+  }
+
+  TEST_CASE("init: a label of many values, an unknown name and a table without one are refused") {
+    std::string text = "x,level,state\n";
+    for (int i = 0; i < 600; ++i) text += format_text("%d,%d.25,%d\n", i % 7, i % 97, i % 2);
+    Site site(text);
+    site.options.label = "level";
+    CHECK(contains(site.error(), "'level' has 97 different values; a run learns classes"));
+    site.options.label = "stat";
+    CHECK(contains(site.error(), "no column is named 'stat'; did you mean 'state'?"));
+    site.options.label = "";
+    site.options.ignored = {"state", "x"};
+    CHECK(contains(site.error(), "predicting a number is not supported yet"));
+    site.options.ignored = {"level", "x"};
+    CHECK(contains(site.error(), "no column besides the label 'state'"));
+  }
+
+  TEST_CASE("init: missing values are skipped while few, else the mean stands for them") {
+    const auto with_missing = [](int every) {
+      std::string text = "a,b,y\n";
+      for (int i = 0; i < 100; ++i)
+        text += format_text("%s,%d,%d\n", i % every == 0 ? "NA" : std::to_string(i % 9).c_str(),
+                            i % 5, i % 2);
+      return text;
+    };
+    const Site few(with_missing(10));
+    REQUIRE(few.error().empty());
+    CHECK(few.config().schema.missing == MissingRule::kSkip);
+    const Site many(with_missing(3));
+    REQUIRE(many.error().empty());
+    CHECK(many.config().schema.missing == MissingRule::kMean);
+    CHECK(many.config().schema.missing_values == std::vector<std::string>{"NA"});
+  }
+
+  TEST_CASE("init: a hostile column name stays a name") {
+    std::string text = "\"a\"\"]\n[server]\nlisten = \"\"x\",\"b\n\",y\n";
+    for (int i = 0; i < 50; ++i) text += format_text("%d,%d,%d\n", i % 7, i, i % 2);
+    const Site site(text);
+    REQUIRE(site.error().empty());
+    const ServeConfig config = site.config();
+    CHECK(config.schema.columns.at(0) == "a\"]\n[server]\nlisten = \"x");
+    CHECK(config.listen == "tcp://0.0.0.0:7433");
+  }
+}
+
+}  // namespace paceline

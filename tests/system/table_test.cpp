@@ -1,0 +1,108 @@
+// From a stranger's tables to predictions, with no file written by hand.
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "runtime/base/random.h"
+#include "tests/support/seed.h"
+#include "tests/system/site.h"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+constexpr uint32_t kRows = 400;
+constexpr uint64_t kPublications = 200;
+const char* const kStates[] = {"off", "idle", "busy"};
+
+// A machine's sound and shake by state; columns in the order of `columns`, only the states of the
+// bits in `states`.
+std::string machine_table(const std::vector<std::string>& columns, char separator, uint32_t states,
+                          uint64_t stream) {
+  Random random(test::seed(), stream);
+  std::string text;
+  for (const std::string& name : columns) text += (text.empty() ? "" : " ") + name + separator;
+  text.back() = '\n';
+  for (uint32_t row = 0; row < kRows; ++row) {
+    uint64_t state = random.below(3);
+    while ((states >> state & 1) == 0) state = random.below(3);
+    const double level = static_cast<double>(state);
+    for (const std::string& name : columns) {
+      if (name == "time") text += std::to_string(row);
+      if (name == "pressure")
+        text +=
+            format_text("%.1f", 101325 + 40 * level + 10 * static_cast<double>(random.symmetric()));
+      if (name == "sound")
+        text += format_text("%.4f", 0.01 * level + 0.004 * static_cast<double>(random.symmetric()));
+      if (name == "note") text += "x";
+      if (name == "state") text += kStates[state];
+      text += separator;
+    }
+    text.back() = '\n';
+  }
+  return text;
+}
+
+double accuracy_of(const std::string& out) {
+  const std::string word = "# accuracy ";
+  const size_t place = out.rfind(word);
+  return place == std::string::npos ? -1 : std::stod(out.substr(place + word.size()));
+}
+
+}  // namespace
+
+TEST_SUITE("system/table") {
+  TEST_CASE("init, serve, two boards with other columns and other classes, predict") {
+    Site site;
+    const std::string sample =
+        site.write("sample.csv", machine_table({"time", "sound", "pressure", "state"}, ',', 7, 1));
+    const std::string run = site.file("run.toml");
+    const Finished init = site.run_server({"init", "--from", sample, "--out", run});
+    REQUIRE_MESSAGE(init.exit == 0, init.err);
+    CHECK(init.out.find("time: rises or falls with every row") != std::string::npos);
+    CHECK(site.run_server({"init", "--from", sample, "--out", run}).exit == 2);
+
+    Process server = site.server_of(run, {"--state", site.file("state")});
+    // Its table has none of the run's columns.
+    Process stranger = site.worker("stranger");
+    CHECK(stranger.wait_exit() == 2);
+    CHECK_MESSAGE(stranger.err().find("no column is named 'sound'") != std::string::npos,
+                  stranger.err());
+    // Neither has seen every class, and the second one calls the label otherwise.
+    const std::string quiet =
+        site.write("quiet.csv", machine_table({"state", "pressure", "note", "sound"}, ';', 3, 2));
+    std::string table = machine_table({"pressure", "state", "sound"}, '\t', 6, 3);
+    table.replace(table.find("state"), 5, "label");
+    const std::string loud = site.write("loud.csv", table + "101325\tbussy\t0\n");
+    const std::string kept = site.file("kept");
+    Process a = site.worker("a", {"--data", quiet, "--state", kept});
+    CHECK(server.wait_err("worker a joins with 360 rows"));
+    Process b = site.worker("b", {"--data", loud, "--label-column", "label"});
+    CHECK(b.wait_err("'bussy' is no class of this run; did you mean 'busy'?"));
+    CHECK(server.wait_err("worker b joins with 360 rows"));
+    // Far enough for both of them.
+    const uint64_t joined = newest_publication(server.err());
+    CHECK(wait_until([&] { return newest_publication(b.err()) > joined + kPublications; }));
+    for (Process* worker : {&a, &b}) {
+      worker->signal(SIGTERM);
+      CHECK_MESSAGE(worker->wait_exit() == 0, worker->err());
+    }
+    server.signal(SIGTERM);
+    REQUIRE(server.wait_exit() == 0);
+
+    const std::string model = site.file("state") + "/model.safetensors";
+    const std::string fresh =
+        site.write("fresh.csv", machine_table({"state", "sound", "pressure", "time"}, ',', 7, 4));
+    const Finished said = site.run_worker({"predict", "--model", model, "--data", fresh});
+    CHECK_MESSAGE(said.exit == 0, said.err);
+    CHECK(lines_of(said.out).size() == kRows + 2);
+    CHECK_MESSAGE(accuracy_of(said.out) > 0.9, tail_of(said.out));
+    // The board holds the same model, and the run's file says the same as the model's.
+    const Finished on_board = site.run_worker({"predict", "--state", kept, "--data", fresh});
+    CHECK(accuracy_of(on_board.out) > 0.9);
+    const Finished with_run =
+        site.run_worker({"predict", "--model", model, "--run", run, "--data", fresh});
+    CHECK(accuracy_of(with_run.out) == accuracy_of(said.out));
+  }
+}
