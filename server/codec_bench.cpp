@@ -95,13 +95,15 @@ class Bench {
   void run() {
     measure_blocks();
     // A tensor below 4,096 elements rides as Q8 under most codecs.
-    if (layout_.runs().front().wide || coder_.takes_narrow) measure_payloads();
+    if (!layout_.runs().front().wide && !coder_.takes_narrow) return;
+    if (wanted("update") || wanted("sum8") || wanted("server_round")) measure_payloads();
   }
 
  private:
   // `updates` are handled by one call, which has to fetch `fetched` bytes for each element.
   template <class Body>
   void measure(const char* op, size_t updates, double fetched, Body body) {
+    if (!wanted(op)) return;
     const std::vector<double> seconds = time_calls(options_, body);
     const double count = static_cast<double>(layout_.element_count());
     const double bytes = static_cast<double>(updates * sizeof(float)) * count;
@@ -119,16 +121,23 @@ class Bench {
     rates_.push_back(std::move(rate));
   }
 
+  bool wanted(const char* op) const {
+    return options_.ops.empty() ||
+           std::find(options_.ops.begin(), options_.ops.end(), op) != options_.ops.end();
+  }
+
   double code_bytes() const { return coder_.info.bits_per_element / 8; }
 
   void measure_blocks() {
     const std::vector<float> update = sample(layout_.element_count(), 0);
     std::vector<float> residual = sample(layout_.element_count(), 1);
     std::vector<CodedChunk> chunks = make_chunks(layout_, coder_);
-    measure("encode", 1, 4 + code_bytes(), [&] {
+    const auto encode = [&] {
       for (CodedChunk& chunk : chunks)
         coder_.encode(chunk.blocks, update.data() + chunk.first_element(), nullptr, chunk.output());
-    });
+    };
+    encode();  // what decode_add decodes, if nothing else is wanted
+    measure("encode", 1, 4 + code_bytes(), encode);
     measure("encode_ef", 1, 8 + code_bytes(), [&] {
       for (CodedChunk& chunk : chunks)
         coder_.encode(chunk.blocks, update.data() + chunk.first_element(),

@@ -18,6 +18,7 @@ struct CodecBenchOptions {
   std::vector<uint32_t> elements = {1024, 100'352, 1'048'576, 25'165'824};
   std::vector<std::string> codecs;       // none: all
   std::vector<std::string> kernel_sets;  // none: all that this CPU runs
+  std::vector<std::string> ops;          // none: all
   uint32_t repeats = 7;                  // the median counts
   double repeat_ms = 10;                 // at least one call
 };
@@ -57,9 +58,5 @@ Result<CodecBench> run_codec_bench(const CodecBenchOptions& options);
 
 std::string codec_bench_text(const CodecBench& bench);
 std::string codec_bench_json(const CodecBench& bench);
-
-// What is slower than it has to be, one sentence each; none if all is well. What has no target is
-// not looked at.
-std::vector<std::string> codec_bench_faults(const CodecBench& bench);
 
 }  // namespace paceline

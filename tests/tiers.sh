@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # ./dev test: the tiers, what each builds and runs, and the sum. Sourced by ./dev.
 
-all_tiers=(gcc tidy asan clang tsan arm64 armhf fleet fuzz demo)
+all_tiers=(gcc tidy asan clang tsan arm64 armhf fleet fuzz demo speed)
 portable='tests_unit tests_contract tests_golden'
 passed=0 failed=0 skipped=0
 summary=() named=()
@@ -25,6 +25,18 @@ tier_fuzz() { ctest_tier fuzz fuzz fuzz; }
 tier_demo() {
   configure_and_build release edge_server edge_worker &&
     timeout 300 build/release/server/edge_server demo --seconds 8 --out build/demo && tally="1 0 0"
+}
+# Alone on the machine, as far as that is up to the tests: codecs slower than they have to be fail.
+tier_speed() {
+  local rows=build/codec_gate.txt
+  configure_and_build release edge_server || return
+  timeout 180 build/release/server/edge_server bench codecs --gate >"$rows" || {
+    cat "$rows"
+    return 1
+  }
+  cat "$rows"
+  tally="1 0 0"
+  ! grep -q '^skipped: ' "$rows" || tally=$(printf '0 0 1\n%s' "$(sed -n 's/^skipped: /skipped  /p' "$rows")")
 }
 
 # ctest_tier PRESET "TARGET..." TEST_PRESET: leaves tests/tally.awk's lines in $tally.
