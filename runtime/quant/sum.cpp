@@ -41,7 +41,6 @@ class TileGroup {
 
  private:
   static constexpr size_t kWorkersMax = 64;
-  static constexpr size_t kLineBytes = 64;
   struct Source {
     float weight;
     const unsigned char* scales;
@@ -51,12 +50,7 @@ class TileGroup {
   BlockTerm term(const Source& source, size_t block) const {
     const float scale =
         coder_->scale_bytes > 0 ? bf16_to_float(load_bf16(source.scales, block)) : 1.0f;
-    const unsigned char* codes = source.codes + block * coder_->code_bytes;
-    // The same block of the next tile: with many workers there are more streams than a CPU follows.
-    const unsigned char* ahead = codes + size_t{kTileBlocks} * coder_->code_bytes;
-    for (size_t line = 0; line < coder_->code_bytes; line += kLineBytes)
-      __builtin_prefetch(ahead + line, 0, 2);
-    return {source.weight * scale, codes};
+    return {source.weight * scale, source.codes + block * coder_->code_bytes};
   }
 
   size_t first_;
