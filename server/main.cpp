@@ -11,6 +11,7 @@
 #include "runtime/quant/dispatch.h"
 #include "server/codec_bench.h"
 #include "server/codec_gate.h"
+#include "server/command_compress.h"
 #include "server/command_experiment.h"
 #include "server/command_simulate.h"
 #include "server/demo.h"
@@ -45,9 +46,7 @@ struct BenchCommand {
   bool gate = false;
 };
 
-CLI::App* add_bench_codecs(CLI::App& app, BenchCommand* bench) {
-  CLI::App* group = app.add_subcommand("bench", "measure this machine");
-  group->require_subcommand(1);
+CLI::App* add_bench_codecs(CLI::App* group, BenchCommand* bench) {
   CLI::App* command = group->add_subcommand("codecs", "speed of the codecs on one thread");
   command->add_option("--elements", bench->options.elements, "one or more sizes of an update")
       ->check(CLI::Range(1024, 64 * 1024 * 1024))
@@ -65,6 +64,40 @@ CLI::App* add_bench_codecs(CLI::App& app, BenchCommand* bench) {
       ->add_flag("--gate", bench->gate,
                  "only what has targets, slow rows again; exit with 1 if one stays too slow")
       ->excludes("--elements", "--codec", "--kernels", "--repeats", "--repeat-ms");
+  return command;
+}
+
+CLI::App* add_bench_compress(CLI::App* group, CompressOptions* options) {
+  CLI::App* command = group->add_subcommand(
+      "compress", "accuracy and bytes of each codec with your model and your rows");
+  command->add_option("run", options->run_file, "the run's description (TOML)")->required();
+  command->add_option("--data", options->data_file, "CSV with a header, or IDX; .gz is opened")
+      ->required();
+  command->add_option("--labels", options->label_file, "labels in a file of their own (IDX)");
+  command->add_option("--label-column", options->label_column,
+                      "CSV: the column with the label (default: the last)");
+  command->add_option("--ignore", options->ignored_columns, "CSV: columns that are no features")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--boards", options->boards, "that share the rows")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command
+      ->add_option("--dirichlet", options->dirichlet_alpha,
+                   "mix of classes differs by board: 0.5, or 0.1 for much; 0: not at all")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  command->add_option("--codec", options->codecs, "one or more, both ways (all)");
+  command->add_option("--tau", options->tau, "local steps between exchanges")
+      ->check(CLI::Range(1, 65'536))
+      ->capture_default_str();
+  command->add_option("--rounds", options->rounds, "exchanges of a board")
+      ->check(CLI::Range(10, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--seeds", options->seeds, "runs of each codec; the mean counts")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "one JSON object a line instead of the table");
   return command;
 }
 
@@ -244,7 +277,12 @@ int main(int argc, char** argv) {
   SimulateCommand simulate;
   CLI::App* simulate_command = add_simulate(app, &simulate);
   BenchCommand bench;
-  CLI::App* bench_command = add_bench_codecs(app, &bench);
+  CLI::App* bench_group =
+      app.add_subcommand("bench", "measure this machine, or codecs on your data");
+  bench_group->require_subcommand(1);
+  CLI::App* bench_command = add_bench_codecs(bench_group, &bench);
+  CompressOptions compress;
+  CLI::App* compress_command = add_bench_compress(bench_group, &compress);
 
   InitOptions init;
   CLI::App* init_command = add_init(app, &init);
@@ -269,6 +307,11 @@ int main(int argc, char** argv) {
   if (*simulate_command) return run_simulate(simulate);
   if (*init_command) return run_init(init);
   if (*bench_command) return run_bench_codecs(bench);
+  if (*compress_command)
+    return report(compare_codecs(compress, [](const std::string& lines) {
+      std::fputs(lines.c_str(), stdout);
+      std::fflush(stdout);
+    }));
   if (*example_command) std::fputs(kExampleRun, stdout);
   if (*paces_command)
     for (const PaceInfo& info : paces()) std::printf("%-12s %s\n", info.name, info.description);

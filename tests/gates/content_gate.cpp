@@ -11,13 +11,10 @@
 
 #include "runtime/base/check.h"
 #include "runtime/data/reader.h"
+#include "simulate/codec_rounds.h"
 #include "tests/gates/fashion_fleet.h"
-#include "tests/gates/rounds.h"
 
 using namespace paceline;
-using test::RoundsOptions;
-using test::RoundsResult;
-using test::RoundsTask;
 
 namespace {
 
@@ -52,11 +49,12 @@ std::shared_ptr<LocalData> board_of(const Dataset& all, std::span<const uint32_t
 enum class Split { kIid, kTwoClasses };
 
 // The first 55,000 training images on `board_count` boards; accuracy is of the last 5,000.
-RoundsTask fashion_task(const std::string& model, size_t board_count, Split split) {
+RoundsTask fashion_task(const std::string& model, size_t board_count, Split split,
+                        unsigned batch = 32) {
   const Dataset& all = test::fashion_training_set();
   RoundsTask task;
-  task.model = model;
-  task.data_scale = 1.0 / 255;
+  task.run =
+      model + format_text("[training]\nbatch = %u\n[data]\nscale = %.17g\n", batch, 1.0 / 255);
   std::vector<std::vector<uint32_t>> rows(board_count);
   for (uint32_t row = 0; row < test::kFashionTrainingRows; ++row) {
     const auto label = static_cast<size_t>(all.labels()[row]);
@@ -77,7 +75,7 @@ Losses lost(const char* what, const RoundsTask& task, RoundsOptions options,
   std::vector<double> losses;
   for (size_t i = 0; i < std::size(kSeeds); ++i) {
     options.seed = kSeeds[i];
-    const RoundsResult coded = run_rounds(task, options);
+    const RoundsResult coded = run_rounds(task, options).value();
     losses.push_back(100 * (exact[i].accuracy - coded.accuracy));
   }
   const double count = static_cast<double>(losses.size());
@@ -100,7 +98,7 @@ std::vector<RoundsResult> exact_runs(const char* what, const RoundsTask& task,
   std::vector<RoundsResult> results;
   for (const uint64_t seed : kSeeds) {
     options.seed = seed;
-    results.push_back(run_rounds(task, options));
+    results.push_back(run_rounds(task, options).value());
   }
   std::printf("%-34s reaches", what);
   for (const RoundsResult& result : results) std::printf(" %.4f", result.accuracy);
@@ -173,8 +171,9 @@ Dataset har_windows(const std::vector<std::string>& stems) {
 // other people.
 RoundsTask har_task(const std::string& folder) {
   RoundsTask task;
-  task.model =
-      "[model]\ninput = [384]\nclasses = 5\n[[layer]]\ntype = \"dense\"\nunits = 64\n"
+  task.run =
+      "[training]\nbatch = 16\n[model]\ninput = [384]\nclasses = 5\n[[layer]]\ntype = "
+      "\"dense\"\nunits = 64\n"
       "[[layer]]\ntype = \"relu\"\n[[layer]]\ntype = \"dense\"\nunits = 5\n";
   std::vector<std::vector<std::string>> training(8);
   std::vector<std::string> measured;
@@ -248,7 +247,6 @@ TEST_SUITE("gates/content") {
     }
     const RoundsTask task = har_task(folder);
     RoundsOptions options;
-    options.batch = 16;
     options.rounds = 1500;
     options.rate = 0.2;
     options.rate_end = 1;
@@ -264,17 +262,17 @@ TEST_SUITE("gates/content") {
   TEST_CASE("one rotation for all boards serves as well as one for each") {
     if (skipped()) return;
     for (const size_t board_count : {size_t{4}, size_t{16}, size_t{64}}) {
-      const RoundsTask task = fashion_task(dense_net(128), board_count, Split::kIid);
+      const RoundsTask task =
+          fashion_task(dense_net(128), board_count, Split::kIid, board_count == 64 ? 8 : 32);
       RoundsOptions options;
       options.rounds = 400;
-      options.batch = board_count == 64 ? 8 : 32;
       options = coded(options, CodecId::kS1r, CodecId::kRaw32);
       double accuracy[2] = {}, error[2] = {};
       for (const bool each : {false, true}) {
         options.rotation_per_board = each;
         for (const uint64_t seed : kSeeds) {
           options.seed = seed;
-          const RoundsResult result = run_rounds(task, options);
+          const RoundsResult result = run_rounds(task, options).value();
           accuracy[each] += result.accuracy / std::size(kSeeds);
           error[each] += result.error / std::size(kSeeds);
         }

@@ -8,7 +8,7 @@
 #include "runtime/base/check.h"
 #include "runtime/data/reader.h"
 #include "runtime/worker/local_trainer.h"
-#include "tests/gates/rounds.h"
+#include "simulate/codec_rounds.h"
 
 namespace paceline::test {
 

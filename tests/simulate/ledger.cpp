@@ -25,7 +25,8 @@ void Applied::roll_back(const Member& member) {
 }
 
 Ledger::Ledger(const LedgerPlan& plan) : plan_(plan), chance_(plan.seed, 3) {
-  options_ = toy_fleet({.workers = kLedgerWorkers, .momentum = plan.momentum, .hidden = kLedgerHidden});
+  options_ =
+      toy_fleet({.workers = kLedgerWorkers, .momentum = plan.momentum, .hidden = kLedgerHidden});
   options_.seed = plan.seed;
   options_.faults = plan.faults;
   options_.unsend = plan.unsend;

@@ -7,8 +7,8 @@
 
 using namespace paceline;
 using test::bad_network;
-using test::kMinute;
 using test::kLedgerWorkers;
+using test::kMinute;
 using test::Ledger;
 
 namespace {
