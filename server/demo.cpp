@@ -15,13 +15,13 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "runtime/base/safetensors.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/version.h"
 #include "runtime/data/reader.h"
 #include "server/child.h"
 #include "server/daemon.h"
 #include "server/model_watcher.h"
-#include "runtime/base/safetensors.h"
 #include "server/report/summary.h"
 
 namespace paceline {

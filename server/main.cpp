@@ -141,7 +141,8 @@ struct SimulateCommand {
 
 CLI::App* add_simulate(CLI::App& app, SimulateCommand* simulate) {
   CLI::App* command = app.add_subcommand(
-      "simulate", "fleets under a virtual clock: an experiment's file, or --oracle for paces alone");
+      "simulate",
+      "fleets under a virtual clock: an experiment's file, or --oracle for paces alone");
   ExperimentOptions* experiment = &simulate->experiment;
   command->add_option("experiment", experiment->file,
                       "what to run (TOML); --example prints one with comments");
