@@ -40,6 +40,11 @@ void CsvScanner::skip_line_end() {
   ++line_;
 }
 
+void CsvScanner::pass_line() {
+  position_ = std::min(text_.find('\n', position_), text_.size());
+  skip_line_end();
+}
+
 void CsvScanner::skip_comments() {
   while (!at_end() && text_[position_] == '#') {
     const size_t end = std::min(text_.find('\n', position_), text_.size());

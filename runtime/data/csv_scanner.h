@@ -49,6 +49,9 @@ class CsvScanner {
   // carriage return inside a row, a zero byte. kResourceExhausted beyond kCsvColumnsMax cells.
   Result<bool> next(CsvRecord* record);
 
+  // After an error: goes on behind the end of the line that it is in.
+  void pass_line();
+
   char separator() const { return separator_; }
   size_t line() const { return line_; }  // that comes next
   // The last error was a quote that the text does not close: more text may.

@@ -15,6 +15,15 @@ bool strip_plus(std::string_view* text) {
   return !text->starts_with('-');
 }
 
+// Characters of a decimal number only: from_chars would take "inf" and "nan", too.
+bool is_plain(std::string_view text) {
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E') return false;
+  }
+  return true;
+}
+
 template <class T>
 std::errc parse_all(std::string_view text, T* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
@@ -55,7 +64,7 @@ std::optional<float> parse_short(std::string_view text) {
 
 std::optional<float> parse_float32(std::string_view text) {
   if (const std::optional<float> value = parse_short(text)) return value;
-  if (text.find_first_not_of("0123456789+-.eE") != std::string_view::npos) return std::nullopt;
+  if (!is_plain(text)) return std::nullopt;
   if (!strip_plus(&text)) return std::nullopt;
   float value = 0;
   const std::errc error = parse_all(text, &value);

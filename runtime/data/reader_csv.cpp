@@ -45,8 +45,12 @@ class TableReader {
     CsvRecord record;
     std::vector<float> features(rows_.feature_count());
     for (;;) {
-      PACELINE_ASSIGN(const bool more, scanner_.next(&record));
-      if (!more) return Status();
+      const Result<bool> more = scanner_.next(&record);
+      if (!more) {
+        PACELINE_TRY(pass_broken_line(more.error()));
+        continue;
+      }
+      if (!*more) return Status();
       if (record.is_empty()) {
         ++empty_row_count_;
         continue;
@@ -94,6 +98,17 @@ class TableReader {
  private:
   std::string place(const CsvRecord& record, const std::string& text) const {
     return format_text("row %zu (line %zu)%s", row_count_, record.line, text.c_str());
+  }
+
+  // A line that can't be split into cells. An open quote takes the rest of the file with it.
+  Status pass_broken_line(const Status& error) {
+    const bool skip = schema_ != nullptr && schema_->skip_bad_rows &&
+                      error.code() == Code::kCorrupt && !scanner_.quote_is_open();
+    if (!skip) return error;
+    ++row_count_;
+    bad_.add(error.message());
+    scanner_.pass_line();
+    return {};
   }
 
   Status leave_out(const CsvRecord& record, const RowFault& wrong) {

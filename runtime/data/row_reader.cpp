@@ -9,6 +9,16 @@
 
 namespace paceline {
 
+namespace {
+
+size_t find_mark(std::string_view cell) {
+  for (size_t i = 0; i < cell.size(); ++i)
+    if (cell[i] == '.' || cell[i] == ',') return i;
+  return std::string_view::npos;
+}
+
+}  // namespace
+
 RowReader::RowReader(TableColumns columns, char separator, const DataSchema* schema,
                      bool label_needed)
     : columns_(std::move(columns)), comma_allowed_(separator == ';'), label_needed_(label_needed) {
@@ -25,6 +35,8 @@ RowReader::RowReader(TableColumns columns, char separator, const DataSchema* sch
 
 std::optional<RowFault> RowReader::read(const CsvRecord& record, std::span<float> features) {
   if (record.cells.size() != columns_.columns.size()) return wrong_count(record);
+  // Most cells of most files: a number, and nothing to compare it with.
+  const bool plain = !comma_allowed_ && missing_numbers_.empty();
   for (size_t i = 0; i < record.cells.size(); ++i) {
     const TableColumns::Column& column = columns_.columns[i];
     switch (column.role) {
@@ -37,6 +49,12 @@ std::optional<RowFault> RowReader::read(const CsvRecord& record, std::span<float
         if (std::optional<RowFault> wrong = read_label(record)) return wrong;
         break;
       case ColumnRole::kFeature:
+        if (plain) {
+          if (const std::optional<float> number = parse_float32(record.cells[i])) {
+            features[column.feature] = *number;
+            break;
+          }
+        }
         if (std::optional<RowFault> wrong = read_feature(record, i, &features[column.feature]))
           return wrong;
         break;
@@ -49,8 +67,8 @@ std::optional<RowFault> RowReader::read_feature(const CsvRecord& record, size_t 
                                                 float* value) {
   const std::string_view cell = record.cells[column];
   std::optional<float> number = parse_float32(cell);
-  size_t mark = std::string_view::npos;
-  if (comma_allowed_ || number) mark = cell.find_first_of(",.");
+  // Only where a comma may be a mark can there be two of them.
+  const size_t mark = comma_allowed_ ? find_mark(cell) : std::string_view::npos;
   if (!number && mark != std::string_view::npos && cell[mark] == ',') {
     with_point_ = cell;
     with_point_[mark] = '.';

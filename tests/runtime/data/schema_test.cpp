@@ -194,6 +194,12 @@ TEST_SUITE("data/schema") {
     CHECK(all_features(skipped) == std::vector<float>{1, 2, 7, 8});
     CHECK(notes_say(skipped, "rows with a missing value, skipped: 3 (the first: row 2"));
     CHECK(notes_say(skipped, "rows that can't be read, skipped: 2 (the first: row 6"));
+    // A line that can't be split is one bad row.
+    const Dataset broken =
+        board.ok(schema, "ax,sound,state\n1,2,off\n\"3\"x,4,off\n5,6\r,off\n7,8,off\n");
+    CHECK(all_features(broken) == std::vector<float>{1, 2, 7, 8});
+    CHECK(notes_say(broken, "rows that can't be read, skipped: 2 (the first: line 3"));
+    CHECK(contains(board.error(schema, "ax,sound,state\n1,2,off\n\"3,4,off\n"), "never closed"));
     // The mean is what becomes 0; a row without a label still does not count.
     schema.missing = MissingRule::kMean;
     const Dataset filled = board.ok(schema, table);
