@@ -259,10 +259,13 @@ struct Eight {
   float32x4_t low;
   float32x4_t high;
 };
-PACELINE_INLINE Eight load_codes(const unsigned char* codes) {
-  const int16x8_t wide = vmovl_s8(vreinterpret_s8_u8(vld1_u8(codes)));
+PACELINE_INLINE Eight floats(int8x8_t codes) {
+  const int16x8_t wide = vmovl_s8(codes);
   return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))),
           vcvtq_f32_s32(vmovl_s16(vget_high_s16(wide)))};
+}
+PACELINE_INLINE Eight load_codes(const unsigned char* codes) {
+  return floats(vreinterpret_s8_u8(vld1_u8(codes)));
 }
 
 PACELINE_INLINE void add_flushed(float* into, float32x4_t decoded) {
@@ -337,8 +340,6 @@ void unrotate_add(float* rotated, const uint64_t* signs, float* into) {
     vst1q_f32(into + i, vaddq_f32(vld1q_f32(into + i), flip(vld1q_f32(rotated + i), sign)));
   });
 }
-
-#undef PACELINE_INLINE
 
 }  // namespace
 

@@ -1,5 +1,7 @@
 // The NEON kernels for 64-bit Arm, where every CPU has them.
 #include "platforms/arm/neon_kernels.h"
+#include "platforms/arm/neon_q4.h"
+#include "platforms/arm/neon_sparse.h"
 
 namespace paceline {
 
@@ -17,6 +19,13 @@ constinit const KernelSet kernel_set_neon = {
     .sum_q8 = sum_q8,
     .sum_s1 = sum_s1,
     .unrotate_add = unrotate_add,
+    .encode_q4 = encode_q4,
+    .encode_q4r = encode_q4r,
+    .add_q4 = add_q4,
+    .add_q4r = add_q4r,
+    .sum_q4 = sum_q4,
+    .gather_maxima = gather_maxima,
+    .find_large = find_large,
 };
 
 }  // namespace paceline
