@@ -51,12 +51,14 @@ void ServerCore::advance(TimeUs now) {
   if (progress_ >= 0) pace_->progressed(progress_);
   const bool rounds = pace_->has_rounds();
   refresh_table(now);
+  // The last round takes who is left.
+  const uint32_t needed = finishing_ ? 1 : options_.min_workers;
   // Between rounds, and while there are too few for a round, whoever is eligible becomes a member.
-  if (!rounds || table_.size() < options_.min_workers) {
+  if (!rounds || table_.size() < needed) {
     open_membership(now);
     refresh_table(now);
   }
-  const bool enough = !table_.empty() && table_.size() >= options_.min_workers;
+  const bool enough = !table_.empty() && table_.size() >= needed;
   if (rounds && enough) {
     if (table_.ready_or_held_count() > 0 && round_deadline_ == kNever)
       round_deadline_ = now + from_ms(options_.exchange_deadline_ms);

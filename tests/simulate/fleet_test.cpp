@@ -294,6 +294,23 @@ TEST_SUITE("simulate/fleet") {
     }
   }
 
+  TEST_CASE("a run that is to end waits for no worker that has left, whatever min_workers says") {
+    for (const std::string pace : {"bsp", "compat", "backup", "asp", "wsp"}) {
+      CAPTURE(pace);
+      FleetOptions options = test::toy_fleet({.workers = 3});
+      options.server.pace = pace;
+      options.workers[1].leaves_at_us = 500'000;
+      const std::unique_ptr<Fleet> fleet = started(std::move(options));
+      fleet->run(kMinute, [&] { return fleet->now() >= 2'000'000; });
+      fleet->server().finish(fleet->now());
+      CHECK(fleet->run(2 * kMinute, [&] {
+        for (size_t i = 0; i < fleet->worker_count(); ++i)
+          if (fleet->runs(i) && fleet->worker(i).activity() != Activity::kStopped) return false;
+        return fleet->server().finished();
+      }));
+    }
+  }
+
   TEST_CASE("finish: an exact publication, and everybody stops with the server's model") {
     FleetOptions options = test::toy_fleet({.hidden = 512});
     options.server.pace = "compat";
