@@ -173,18 +173,21 @@ void ServerCore::open_membership(TimeUs now) {
   };
   // Whoever comes, or comes back, starts at the slowest member's clock: bounds on a lead are about
   // the present, and a worker that starts again and again gains nothing. With no member left that
-  // is the slowest of those who come together, each before the update that it holds.
+  // is the slowest of those who come together. Within a round all began at the same clock, and who
+  // holds an update is one further already.
   const auto begun_at = [](const Member& member) {
     return member.clock - std::min<uint64_t>(member.clock, member.held ? 1 : 0);
   };
   const bool alone = table_.empty();
-  uint64_t slowest = alone ? UINT64_MAX : table_.smallest_clock();
+  uint64_t slowest_begun = UINT64_MAX;
   for (const Member& member : members_)
-    if (alone && may_count(member)) slowest = std::min(slowest, begun_at(member));
+    if (alone ? may_count(member) : member.counted)
+      slowest_begun = std::min(slowest_begun, begun_at(member));
+  const uint64_t slowest = alone || pace_->has_rounds() ? slowest_begun : table_.smallest_clock();
   for (Member& member : members_) {
     const bool counts = may_count(member);
     if (counts != member.counted) changed = true;
-    if (counts && !member.counted) member.clock = slowest + (alone && member.held ? 1 : 0);
+    if (counts && !member.counted) member.clock = member.held ? slowest_begun + 1 : slowest;
     member.counted = counts;
   }
   if (!changed) return;

@@ -78,7 +78,8 @@ void FleetInvariants::check_versions() {
 
 void FleetInvariants::check_workers() {
   for (size_t i = 0; i < fleet_.worker_count() && broken_.empty(); ++i)
-    if (fleet_.runs(i) && fleet_.worker(i).publication() > seen_.publication)
+    if (fleet_.runs(i) && fleet_.worker(i).generation() == seen_.generation &&
+        fleet_.worker(i).publication() > seen_.publication)
       broken_ = format_text("worker %zu holds publication %llu; the server's is %llu", i,
                             static_cast<unsigned long long>(fleet_.worker(i).publication()),
                             static_cast<unsigned long long>(seen_.publication));
