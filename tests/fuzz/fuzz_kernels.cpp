@@ -77,6 +77,7 @@ class Output {
     sum(32, set.sum_s1);
     sum(128, set.sum_q4);
     select();
+    for (const bool at_once : {false, true}) close(at_once && set.close_q8 != nullptr);
   }
   const std::vector<unsigned char>& bytes() const { return bytes_; }
 
@@ -137,6 +138,10 @@ class Output {
       put(&largest, sizeof largest);
       put(c);
       put(maxima);
+      const uint32_t sent =
+          set_.gather_maxima(input_.update.data(), nullptr, input_.blocks, strip, maxima.data());
+      put(&sent, sizeof sent);
+      put(maxima);
     }
     for (const uint32_t least : {maxima[0], maxima[maxima.size() / 2], 1u}) {
       std::vector<uint16_t> positions(c.size() + 16);
@@ -144,6 +149,28 @@ class Output {
           set_.find_large(c.data(), input_.blocks, std::max(least, 1u), positions.data()));
       put(positions);
     }
+  }
+
+  // The residual is the master, and the sum is taken for what is published, too. What is out of
+  // range is of no use, and may hold any form of not-a-number.
+  void close(bool at_once) {
+    std::vector<float> master = input_.residual;
+    std::vector<float> next(master.size()), difference(master.size());
+    std::vector<unsigned char> scales(2 * input_.blocks), codes(master.size());
+    const float* sum = input_.update.data();
+    const ClosingBlocks closing{sum, 2.75f, 0.75f, master.data(), sum, next.data(), input_.blocks};
+    const bool in_range = at_once ? set_.close_q8(closing, scales.data(), codes.data())
+                                  : set_.close(closing, difference.data());
+    put(&in_range, 1);
+    if (!in_range) return;
+    if (!at_once) {
+      set_.encode_q8(difference.data(), nullptr, input_.blocks, scales.data(), codes.data());
+      set_.add_q8(scales.data(), codes.data(), input_.blocks, next.data());
+    }
+    put(master);
+    put(scales);
+    put(codes);
+    put(next);
   }
 
   const KernelSet& set_;
