@@ -16,6 +16,9 @@ namespace {
 constexpr size_t kClassesProposedMax = 32;
 constexpr size_t kRowsPerClassMin = 5;
 constexpr uint32_t kHiddenMin = 16, kHiddenMax = 128;
+// A short run on small tables: so many passes over the sample's rows, the held-out tenth left out.
+constexpr size_t kPasses = 20, kBatch = 32, kStepsPerExchange = 16;
+constexpr size_t kRoundsMin = 100;
 constexpr double kMissingSkippedMax = 0.2;  // of the rows; above, the mean stands in
 constexpr size_t kNamesShownMax = 12;
 
@@ -151,6 +154,11 @@ uint32_t hidden_units(size_t features, size_t classes) {
   return units;
 }
 
+size_t rounds_of(size_t row_count) {
+  const size_t steps = row_count * 9 / 10 * kPasses / kBatch;
+  return std::max(kRoundsMin, steps / kStepsPerExchange + 1);
+}
+
 const char* missing_rule(const TableProfile& table) {
   if (table.missing_row_count == 0) return "error";
   const double share =
@@ -233,17 +241,24 @@ std::string run_text(const TableProfile& table, const Choice& choice, const Init
       "[[layer]]\ntype = \"relu\"\n"
       "[[layer]]\ntype = \"dense\"\nunits = %zu                 # as many as classes\n\n",
       features, classes, hidden_units(features, classes), classes);
-  text +=
-      "[training]\nbatch = 32                # rows of one local step\n"
+  text += format_text(
+      "[training]\nbatch = %zu                # rows of one local step\n"
       "rate = 0.02               # learning rate; lower it if the loss does not settle\n"
-      "momentum = 0.9\nseed = 1\n\n"
+      "momentum = 0.9\n"
+      "keep = 0.995              # weight decay: factor at each exchange; 1 is none, 0.97 is much\n"
+      "seed = 1\n\n"
       "[communication]\npace = \"compat\"           # edge_server paces lists them\n"
-      "freq = \"trend\"            # edge_server freqs lists them\n\n"
+      "freq = \"fixed:%zu\"         # local steps between exchanges; edge_server freqs lists "
+      "more\n\n",
+      kBatch, kStepsPerExchange);
+  text += format_text(
       "[server]\nlisten = \"0.0.0.0:7433\"\n"
       "state = \"paceline-state\"  # checkpoints and the model; the run goes on from here after a "
       "restart\n"
-      "min_workers = 1\n"
-      "seconds = 300             # from the first worker on, then the run ends; 0: until Ctrl-C\n";
+      "min_workers = %u           # nobody trains before so many are there\n"
+      "rounds = %zu              # %zu passes over as many rows as the sample has; 0: until "
+      "Ctrl-C\n",
+      options.workers, rounds_of(table.row_count), kPasses);
   return text;
 }
 
@@ -276,6 +291,8 @@ std::string summary_text(const TableProfile& table, const Choice& choice,
   for (const std::string& note : table.notes) text += "note      " + note + "\n";
   text +=
       "scale     each column by its mean and standard deviation here, the same on every board\n";
+  text += format_text("length    %zu rounds, %zu passes over so many rows on each board\n",
+                      rounds_of(table.row_count), kPasses);
   text += format_text("net       %zu inputs, %u hidden units, %zu classes: %zu parameters\n",
                       features.size(), hidden, classes.size(),
                       (features.size() + 1) * hidden + (hidden + 1) * classes.size());

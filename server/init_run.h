@@ -1,6 +1,7 @@
 // `edge_server init`: proposes a run for a table that nobody has described yet.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct InitOptions {
   std::string run_file = "run.toml";
   std::string label;                 // empty: the last column with few different values
   std::vector<std::string> ignored;  // besides what is no feature by itself
+  uint32_t workers = 1;              // boards that the run waits for
   bool force = false;                // replaces run_file
 };
 

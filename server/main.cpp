@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/base/version.h"
 #include "runtime/freq/freq.h"
@@ -201,6 +202,9 @@ CLI::App* add_init(CLI::App& app, InitOptions* options) {
   command->add_option("--ignore", options->ignored, "columns that are no features; a,b for several")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command->add_option("--workers", options->workers, "boards that the run waits for")
+      ->check(CLI::Range(1u, kWorkersMax))
+      ->capture_default_str();
   command->add_flag("--force", options->force, "replace the file if it is there");
   return command;
 }

@@ -56,7 +56,8 @@ struct Site {
 
 TEST_SUITE("server/init_run") {
   TEST_CASE("init: what it writes is a run that serve takes, with the sample's columns and scale") {
-    const Site site(table());
+    Site site(table());
+    site.options.workers = 3;
     const Result<std::string> told = init_run(site.options);
     REQUIRE(told.has_value());
     const ServeConfig config = site.config();
@@ -67,6 +68,8 @@ TEST_SUITE("server/init_run") {
     CHECK(schema.ignored == std::vector<std::string>{"time", "unit"});
     CHECK(config.core.run.model.input_features() == 2);
     CHECK(config.core.run.model.class_count == 3);
+    CHECK(config.rounds == 100);
+    CHECK(config.core.min_workers == 3);
     CHECK(contains(*told, "time: rises or falls with every row"));
     CHECK(contains(*told, "unit: the same in every row: zero variance"));
     // What the scale makes of the sample has mean 0 and variance 1.
