@@ -49,7 +49,8 @@ PACELINE_INLINE void step_and_subtract(const ClosingBlocks& closing, size_t i, f
   }
 }
 
-bool close(const ClosingBlocks& closing, float* difference) {
+bool close(const ClosingBlocks& given, float* difference) {
+  const ClosingBlocks closing = given;  // no store can change a copy, so it stays in registers
   __m256i maxima[2] = {};
   for (size_t i = 0; i < closing.blocks * kKernelBlock; i += 2 * kLanes) {
     step_and_subtract(closing, i, difference + i, maxima);
@@ -73,7 +74,8 @@ PACELINE_INLINE void publish_q8_32(const float* change, __m256 scale, __m256 inv
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), pack_32(q));
 }
 
-bool close_q8(const ClosingBlocks& closing, unsigned char* scales, unsigned char* codes) {
+bool close_q8(const ClosingBlocks& given, unsigned char* scales, unsigned char* codes) {
+  const ClosingBlocks closing = given;
   for (size_t block = 0; block < closing.blocks; ++block) {
     const size_t first = block * kKernelBlock;
     alignas(32) float c[kKernelBlock];

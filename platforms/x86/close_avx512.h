@@ -24,7 +24,7 @@ PACELINE_INLINE __m512 step(const float* sum, __m512 divisor, __m512 keep, const
   __m512 mean = _mm512_loadu_ps(sum);
   mean = _mm512_maskz_div_ps(not_small(magnitude(mean), kSumFlushBits), mean, divisor);
   const __m512 kept = _mm512_mul_ps(_mm512_loadu_ps(master), keep);
-  return flush(_mm512_add_ps(kept, flush(mean)));
+  return flush(_mm512_mask_add_ps(kept, not_small(magnitude(mean), kFlushBits), kept, mean));
 }
 
 void apply_mean(const float* sum, float divisor, float keep, size_t blocks, float* master) {
@@ -44,7 +44,8 @@ PACELINE_INLINE __m512 step_and_subtract(const ClosingBlocks& closing, size_t i)
   return _mm512_sub_ps(master, _mm512_loadu_ps(closing.published + i));
 }
 
-bool close(const ClosingBlocks& closing, float* difference) {
+bool close(const ClosingBlocks& given, float* difference) {
+  const ClosingBlocks closing = given;  // no store can change a copy, so it stays in registers
   __m512i absmax = _mm512_setzero_si512();
   for (size_t i = 0; i < closing.blocks * kKernelBlock; i += kLanes) {
     const __m512 change = step_and_subtract(closing, i);
@@ -55,7 +56,8 @@ bool close(const ClosingBlocks& closing, float* difference) {
   return _mm512_reduce_max_epu32(absmax) < kRangeBits;
 }
 
-bool close_q8(const ClosingBlocks& closing, unsigned char* scales, unsigned char* codes) {
+bool close_q8(const ClosingBlocks& given, unsigned char* scales, unsigned char* codes) {
+  const ClosingBlocks closing = given;
   for (size_t block = 0; block < closing.blocks; ++block) {
     const size_t first = block * kKernelBlock;
     __m512 c[kVectors];

@@ -17,6 +17,9 @@ namespace paceline {
 // all of them: a tile is as long.
 inline constexpr uint32_t kTileBlocks = kSparseGroupBlocks;
 
+// A load or store of a whole register that lies across two cache lines takes twice as long.
+inline constexpr size_t kLineBytes = 64;
+
 class ChunkSum {
  public:
   // `payloads` is all of the chunk with this range, in worker-id order, and outlives this.

@@ -68,7 +68,7 @@ bool publish_slice(const BlockCoder& coder, const CodedBlocks& slice,
                    const Publication& publication, const CodedOutput& to) {
   const size_t at = size_t{slice.first_block} * kBlockElements;
   const size_t count = size_t{slice.block_count} * kBlockElements;
-  float scratch[kSliceElements];
+  alignas(kLineBytes) float scratch[kSliceElements];
   const float* values = values_of(publication, at, slice.block_count, scratch);
   if (values == nullptr) return false;
   coder.encode(slice, values, nullptr, to);
@@ -83,7 +83,7 @@ bool close_slice(const BlockCoder& coder, const CodedBlocks& slice, const Closin
                  const CodedOutput& to) {
   if (coder.close != nullptr && kernels().*coder.close != nullptr)
     return (kernels().*coder.close)(closing, to.scales, to.codes);
-  float difference[kSliceElements];
+  alignas(kLineBytes) float difference[kSliceElements];
   if (!kernels().close(closing, difference)) return false;
   coder.encode(slice, difference, nullptr, to);
   coder.add(slice, {to.scales, to.codes, to.ranges}, closing.next);
@@ -100,7 +100,7 @@ Status encode_delta(const ParameterLayout& layout, CodecId codec, RotationKey ro
                                 published.data()};
   for (size_t at = 0; at < master.size(); at += kSliceElements) {
     const size_t blocks = std::min(kSliceElements, master.size() - at) / kBlockElements;
-    float scratch[kSliceElements];
+    alignas(kLineBytes) float scratch[kSliceElements];
     if (values_of(publication, at, blocks, scratch) == nullptr)
       return publication_out_of_range(codec);
   }
@@ -146,7 +146,7 @@ Status close_and_publish(const ParameterLayout& layout, const RoundClose& close,
         for_slices(coder, blocks, to,
                    [&](size_t first, const CodedBlocks& slice, const CodedOutput& slice_to) {
                      if (!in_range) return;
-                     float acc[kSliceElements];
+                     alignas(kLineBytes) float acc[kSliceElements];
                      sum->sum_tile(first, slice.block_count, acc);
                      const size_t at = size_t{slice.first_block} * kBlockElements;
                      if (publication.published == nullptr) {

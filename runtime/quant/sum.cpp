@@ -114,7 +114,7 @@ void ChunkSum::enter(const ChunkPart& part) {
 
 // acc += the inverse of the rotated blocks' sum under one key.
 void ChunkSum::add_rotated(RotationKey rotation, size_t first, size_t blocks, float* acc) const {
-  float rotated[kTileBlocks * kBlockElements];
+  alignas(kLineBytes) float rotated[kTileBlocks * kBlockElements];
   clear_blocks(rotated, blocks);
   TileGroup group(first, blocks, rotated);
   for (const WeightedPayload& worker : payloads_) {
