@@ -40,7 +40,7 @@ std::string shape_text(std::span<const uint32_t> shape) {
 struct ValueRange {
   float low = 0;
   float high = 0;
-  size_t constant_columns = 0;
+  std::vector<size_t> constant_columns;
 };
 
 ValueRange value_range(const Dataset& dataset) {
@@ -54,9 +54,10 @@ ValueRange value_range(const Dataset& dataset) {
       if (row[k] > high[k]) high[k] = row[k];
     }
   }
-  ValueRange range{*std::min_element(low.begin(), low.end()),
-                   *std::max_element(high.begin(), high.end()), 0};
-  for (size_t k = 0; k < low.size(); ++k) range.constant_columns += low[k] == high[k];
+  ValueRange range{
+      *std::min_element(low.begin(), low.end()), *std::max_element(high.begin(), high.end()), {}};
+  for (size_t k = 0; k < low.size(); ++k)
+    if (low[k] == high[k]) range.constant_columns.push_back(k);
   return range;
 }
 
@@ -93,8 +94,13 @@ std::string describe(const Dataset& dataset) {
   text += class_text(dataset) + ", " + memory_text(dataset.bytes()) + " in memory.";
   if (!dataset.column_names.empty()) text += " Features: " + name_list(dataset.column_names) + ".";
   if (!dataset.class_names.empty()) text += " Classes: " + name_list(dataset.class_names) + ".";
-  if (range.constant_columns > 0)
-    text += format_text(" %zu features never change.", range.constant_columns);
+  if (!range.constant_columns.empty()) {
+    text += format_text(" %zu features never change", range.constant_columns.size());
+    std::vector<std::string> names;
+    for (const size_t k : range.constant_columns)
+      if (k < dataset.column_names.size()) names.push_back(dataset.column_names[k]);
+    text += names.empty() ? "." : ": " + name_list(names) + ".";
+  }
   for (const std::string& note : dataset.notes) text += " Note: " + note + ".";
   return text;
 }

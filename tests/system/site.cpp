@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <regex>
 
 #include "runtime/base/checksum.h"
@@ -91,6 +92,15 @@ Process Site::dial(std::vector<std::string> program, const std::string& address,
 Process Site::start_server(const std::vector<std::string>& arguments,
                            const std::string& log) const {
   return Process({PACELINE_EDGE_SERVER, arguments, file(log)});
+}
+
+Process Site::start_worker(const std::vector<std::string>& arguments,
+                           const std::string& log) const {
+  return Process({PACELINE_EDGE_WORKER, arguments, file(log)});
+}
+
+void Site::append(const std::string& name, std::string_view text) const {
+  std::ofstream(file(name), std::ios::binary | std::ios::app) << text;
 }
 
 Finished Site::run_server(const std::vector<std::string>& arguments) {

@@ -34,6 +34,9 @@ class Site {
     return folder_.write(name, text);
   }
 
+  // Puts text behind what a file holds.
+  void append(const std::string& name, std::string_view text) const;
+
   // `edge_server serve` of `run` at `address` and waits until it listens; its log is at level debug
   // and its state, if arguments name none, is kept nowhere.
   Process server(const RunText& run, const std::vector<std::string>& arguments = {},
@@ -55,6 +58,7 @@ class Site {
 
   // Any command of edge_server; LOG is a name for its streams.
   Process start_server(const std::vector<std::string>& arguments, const std::string& log) const;
+  Process start_worker(const std::vector<std::string>& arguments, const std::string& log) const;
   // To their ends.
   Finished run_server(const std::vector<std::string>& arguments);
   Finished run_worker(const std::vector<std::string>& arguments);

@@ -1,6 +1,7 @@
 // From a stranger's tables to predictions, with no file written by hand.
 #include <doctest/doctest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 
@@ -43,6 +44,10 @@ std::string machine_table(const std::vector<std::string>& columns, char separato
     text.back() = '\n';
   }
   return text;
+}
+
+bool says(const std::string& text, std::string_view words) {
+  return text.find(words) != std::string::npos;
 }
 
 double accuracy_of(const std::string& out) {
@@ -123,6 +128,40 @@ TEST_SUITE("system/table") {
     const Finished with_run =
         site.run_worker({"predict", "--model", model, "--run", run, "--data", fresh});
     CHECK(accuracy_of(with_run.out) == accuracy_of(said.out));
+  }
+
+  TEST_CASE("predict: answers rows as they come, complains of bad ones and goes on") {
+    Site site;
+    const std::string sample =
+        site.write("sample.csv", machine_table({"sound", "pressure", "state"}, ',', 7, 1));
+    const std::string run = site.file("run.toml");
+    REQUIRE(site.run_server({"init", "--from", sample, "--out", run}).exit == 0);
+    const std::string state = site.file("state");
+    Process server = site.server_of(run, {"--state", state});
+    CHECK(site.worker("only", {"--data", sample}).wait_exit() == 0);
+    REQUIRE(server.wait_exit() == 0);
+
+    const std::string live = site.write("live.csv", "pressure;sound\n101325,5;0,0\n101405;");
+    Process predict = site.start_worker(
+        {"predict", "--state", state, "--data", live, "--follow", "--json"}, "predict");
+    CHECK(predict.wait_out("{\"line\":2,\"label\":\"off\""));
+    // The row is whole only now; the next ones are two bad ones and a good one.
+    site.append("live.csv", "0,02\n101405;loud\n101405\n101405;0,02\n");
+    CHECK(predict.wait_out("{\"line\":3,\"label\":\"busy\""));
+    CHECK(predict.wait_out("{\"line\":6,\"label\":\"busy\""));
+    CHECK(says(predict.err(), "live.csv: line 4, column 'sound': 'loud' is not a number"));
+    CHECK(says(predict.err(), "live.csv: line 5: 1 cells, the header names 2"));
+    predict.signal(SIGTERM);
+    CHECK(predict.wait_exit() == 128 + SIGTERM);
+
+    const Finished whole = site.run_worker({"predict", "--state", state, "--data", live});
+    CHECK(whole.exit == 2);
+    CHECK(says(whole.err, "2 of 5 rows could not be read"));
+    CHECK(lines_of(whole.out).size() == 1 + 3);
+    const Finished no_model = site.run_worker({"predict", "--model", sample, "--data", live});
+    CHECK(no_model.exit == 2);
+    CHECK(says(no_model.err, "no safetensors file"));
+    CHECK(site.run_worker({"predict", "--data", live}).exit == 2);
   }
 
   TEST_CASE(
