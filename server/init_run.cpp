@@ -5,6 +5,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/json_text.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/nearest.h"
 #include "runtime/data/number_text.h"
 
@@ -181,7 +182,8 @@ std::string shown_list(const Names& names) {
   return text;
 }
 
-std::string data_table(const TableProfile& table, const Choice& choice) {
+//   commented  what each column is in the sample; wide tables have no room for it
+std::string data_table(const TableProfile& table, const Choice& choice, bool commented) {
   std::string text =
       "[data]\n"
       "# The features by name, in the model's order, and what they are in the sample. A board's "
@@ -189,9 +191,11 @@ std::string data_table(const TableProfile& table, const Choice& choice) {
       "columns = [\n";
   std::string scale, offset;
   for (const ColumnProfile* column : choice.features) {
-    text += format_text("  %s,  # %.6g to %.6g, mean %.6g, standard deviation %.6g\n",
-                        json_quoted(column->name).c_str(), column->lowest, column->highest,
-                        column->mean, column->deviation);
+    text += "  " + json_quoted(column->name) + ",";
+    if (commented)
+      text += format_text("  # %.6g to %.6g, mean %.6g, standard deviation %.6g", column->lowest,
+                          column->highest, column->mean, column->deviation);
+    text += '\n';
     // A column that does not vary has no scale of its own.
     const double factor = column->deviation > 0 ? 1 / column->deviation : 1;
     scale += format_text("%s%.9g", scale.empty() ? "" : ", ", factor);
@@ -228,13 +232,14 @@ std::string data_table(const TableProfile& table, const Choice& choice) {
   return text;
 }
 
-std::string run_text(const TableProfile& table, const Choice& choice, const InitOptions& options) {
+std::string run_text(const TableProfile& table, const Choice& choice, const InitOptions& options,
+                     bool commented) {
   const size_t features = choice.features.size(), classes = choice.classes.size();
   std::string text = format_text(
       "# A run of Paceline, proposed from %zu rows. Serve it:  edge_server serve %s\n"
       "# Workers need nothing of this file: they get it from the server.\n\n",
       table.row_count, options.run_file.c_str());
-  text += data_table(table, choice);
+  text += data_table(table, choice, commented);
   text += format_text(
       "[model]\ninput = [%zu]\nclasses = %zu\n\n"
       "[[layer]]\ntype = \"dense\"\nunits = %u                # more for harder tables\n"
@@ -314,7 +319,15 @@ std::string next_steps(const InitOptions& options) {
 
 Result<RunProposal> propose_run(const TableProfile& table, const InitOptions& options) {
   PACELINE_ASSIGN(const Choice choice, choose(table, options));
-  return RunProposal{run_text(table, choice, options), summary_text(table, choice, options)};
+  std::string toml = run_text(table, choice, options, true);
+  if (toml.size() > kRunTextBytesMax) toml = run_text(table, choice, options, false);
+  if (toml.size() > kRunTextBytesMax)
+    return fail(
+        Code::kResourceExhausted,
+        "%zu features make a description of %zu bytes, at most %zu travel to a worker; leave "
+        "columns out with --ignore",
+        choice.features.size(), toml.size(), kRunTextBytesMax);
+  return RunProposal{std::move(toml), summary_text(table, choice, options)};
 }
 
 Result<std::string> init_run(const InitOptions& options) {

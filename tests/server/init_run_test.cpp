@@ -125,6 +125,23 @@ TEST_SUITE("server/init_run") {
     CHECK(many.config().schema.missing_values == std::vector<std::string>{"NA"});
   }
 
+  TEST_CASE("init: a wide table's run still travels, and one that can't is refused") {
+    const auto wide = [](int columns) {
+      std::string text;
+      for (int i = 0; i < columns; ++i) text += format_text("acceleration_%d,", i);
+      text += "y\n";
+      for (int row = 0; row < 12; ++row) {
+        for (int i = 0; i < columns; ++i) text += format_text("%d,", (row * 7 + i) * 31 % 13);
+        text += std::to_string(row % 2) + "\n";
+      }
+      return text;
+    };
+    const Site fits(wide(1000));
+    REQUIRE(fits.error().empty());
+    CHECK(fits.config().schema.columns.size() == 1000);
+    CHECK(contains(Site(wide(4000)).error(), "4000 features make a description of"));
+  }
+
   TEST_CASE("init: a hostile column name stays a name") {
     std::string text = "\"a\"\"]\n[server]\nlisten = \"\"x\",\"b\n\",y\n";
     for (int i = 0; i < 50; ++i) text += format_text("%d,%d,%d\n", i % 7, i, i % 2);
