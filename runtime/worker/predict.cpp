@@ -29,7 +29,7 @@ namespace paceline {
 namespace {
 
 constexpr uint64_t kModelFileBytesMax = kModelElementsMax * sizeof(float) + (uint64_t{16} << 20);
-constexpr uint64_t kDataBytesMax = uint64_t{4} << 30;
+constexpr uint64_t kDataBytesMax = uint64_t{1} << 30;  // unpacked at once
 constexpr size_t kReadBytes = 64 * 1024;
 constexpr std::chrono::milliseconds kFollowEvery(200);
 
