@@ -48,8 +48,7 @@ Result<FleetWorker> make_worker(const RunPlan& plan, const ExperimentData& data,
   PACELINE_ASSIGN(const std::vector<uint32_t> rows,
                   shard_rows(data.rows.labels(), data.rows.class_count(), shard));
   auto local = std::make_shared<LocalData>();
-  local->dataset = data.rows;
-  local->dataset.keep(rows);
+  local->dataset = data.rows.select(rows);
   local->split = split_hold_out(local->dataset.row_count());
   worker.training_rows = local->split.training.size();
   worker.held_out_rows = std::min(local->split.held_out.size(), kEvaluatedRowsMax);
@@ -62,10 +61,9 @@ class ControlSet {
  public:
   Status open(const RunPlan& plan, const ExperimentData& data) {
     local_ = std::make_shared<LocalData>();
-    local_->dataset = data.rows;
     rows_.resize(static_cast<size_t>(plan.data.control_rows));
     std::iota(rows_.begin(), rows_.end(), static_cast<uint32_t>(shared_rows(plan, data)));
-    local_->dataset.keep(rows_);
+    local_->dataset = data.rows.select(rows_);
     std::iota(rows_.begin(), rows_.end(), 0u);
     local_->split = split_hold_out(rows_.size());
     // Scaled as a worker's rows are.

@@ -138,7 +138,7 @@ void Dataset::gather(std::span<const uint32_t> rows, std::span<float> features,
   for (size_t i = 0; i < rows.size(); ++i) labels[i] = labels_[rows[i]];
 }
 
-void Dataset::keep(std::span<const uint32_t> rows) {
+Dataset Dataset::select(std::span<const uint32_t> rows) const {
   const size_t row_bytes = feature_count_ * element_bytes(type_);
   Bytes values(rows.size() * row_bytes);
   std::vector<int32_t> labels(labels_.empty() ? 0 : rows.size());
@@ -147,9 +147,22 @@ void Dataset::keep(std::span<const uint32_t> rows) {
     std::memcpy(values.data() + i * row_bytes, values_.data() + rows[i] * row_bytes, row_bytes);
     if (!labels.empty()) labels[i] = labels_[rows[i]];
   }
-  values_ = std::move(values);
-  labels_ = std::move(labels);
-  row_count_ = rows.size();
+  Dataset selected;
+  selected.column_names = column_names;
+  selected.class_names = class_names;
+  selected.notes = notes;
+  selected.type_ = type_;
+  selected.values_ = std::move(values);
+  selected.shape_ = shape_;
+  selected.labels_ = std::move(labels);
+  selected.class_count_ = class_count_;
+  selected.row_count_ = rows.size();
+  selected.feature_count_ = feature_count_;
+  selected.scale_ = scale_;
+  selected.offset_ = offset_;
+  return selected;
 }
+
+void Dataset::keep(std::span<const uint32_t> rows) { *this = select(rows); }
 
 }  // namespace paceline

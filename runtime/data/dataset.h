@@ -58,6 +58,8 @@ class Dataset {
   void gather(std::span<const uint32_t> rows, std::span<float> features,
               std::span<int32_t> labels) const;
 
+  // A data set of `rows` only, in that order.
+  Dataset select(std::span<const uint32_t> rows) const;
   // Keeps `rows` only, in that order, and frees the rest.
   void keep(std::span<const uint32_t> rows);
 
