@@ -53,8 +53,8 @@ TEST_SUITE("report/experiment") {
   TEST_CASE("a record comes back from its line, whatever is in it") {
     Random random(test::seed(), 5);
     for (int i = 0; i < 200; ++i) {
-      RunRecord record =
-          record_of(random.below(100), "a \"b\"\n\t\x7f", random.next(), random.unit());
+      RunRecord record = record_of(static_cast<size_t>(random.below(100)), "a \"b\"\n\t\x7f",
+                                   random.next(), random.unit());
       record.settings.emplace_back("rate", format_text("%.17g", random.unit()));
       for (RecordPoint& point : record.curve) {
         point.seconds = random.unit() * 1e6;
