@@ -118,7 +118,7 @@ TEST_SUITE("data/row_stream") {
 
   TEST_CASE("next: random bytes neither crash nor go on for ever") {
     Random random(test::seed(), 10);
-    const std::string_view bytes("ab1,;\t\"\"\r\n\n# .\0", 17);
+    const std::string_view bytes("ab1,;\t\"\"\r\n\n# .\0", 15);
     for (uint64_t round = 0; round < 2000; ++round) {
       std::string text = "a,b\n";
       for (size_t i = pick(random, 60); i > 0; --i) text += bytes[pick(random, bytes.size())];
