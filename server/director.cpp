@@ -59,7 +59,8 @@ Directive Director::compose(const FleetFacts& facts) {
       directive.reason = link_reason_;
     }
   }
-  if (facts.progress >= kDenseFrom) {
+  dense_ = facts.progress >= kDenseFrom;
+  if (dense_) {
     directive.tau = 1;
     directive.reason = "the end is near: every step";
   }
@@ -84,6 +85,12 @@ Directive Director::compose(const FleetFacts& facts) {
   directive.evaluate = static_cast<double>(rounds_since_evaluation_) >= rounds_between;
   rounds_since_evaluation_ = directive.evaluate ? 1 : rounds_since_evaluation_ + 1;
   return directive;
+}
+
+uint32_t Director::tau_of(const WorkerCost& worker, uint32_t present) const {
+  if (dense_ || !freq_->follows_link()) return tau_;
+  return std::max(
+      tau_, link_tau(std::max(present, 1u), content_.carried_us(worker.link), worker.step_us));
 }
 
 void Director::save(ByteWriter* out) const {

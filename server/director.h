@@ -46,6 +46,9 @@ class Director {
   // Whether rounds have to be compared for the frequency policy.
   bool wants_rounds() const { return freq_->wants_rounds(); }
   Directive compose(const FleetFacts& facts);
+  // Without rounds: the tau of a worker whose own link allows no less than this, from the last
+  // directive's on; `present` is what it had before.
+  uint32_t tau_of(const WorkerCost& worker, uint32_t present) const;
 
   // What goes with the directive's codecs; it is told what codecs keep back.
   ContentPolicy& content() { return content_; }
@@ -64,6 +67,7 @@ class Director {
   uint32_t tau_ = 0;             // of the last directive; 0: there was none
   CodecPair codecs_;             // likewise
   bool codecs_changed_ = false;  // and nothing was measured since
+  bool dense_ = false;           // the end of the run: every step
   uint32_t link_tau_ = 1;        // the least that the link allows; a power of two
   std::string link_reason_;
   uint64_t rounds_since_evaluation_ = UINT64_MAX / 2;

@@ -68,12 +68,14 @@ struct Member {
   uint64_t held_out_rows = 0;
   float weight = 0;  // bf16, of the present membership epoch
 
-  bool eligible = false;  // has reported a step or a push since it last missed a deadline
-  bool counted = false;   // a member of the open round
-  bool ready = false;     // has its minimum of the open round
-  bool left = false;      // said goodbye
-  bool awaited = false;   // of an earlier life of this server, not heard of in this one
-  uint64_t clock = 0;     // finished iterations, as the pace counts them
+  bool eligible = false;     // has reported a step or a push since it last missed a deadline
+  bool counted = false;      // a member of the open round
+  bool ready = false;        // has its minimum of the open round
+  bool left = false;         // said goodbye
+  bool awaited = false;      // of an earlier life of this server, not heard of in this one
+  uint64_t clock = 0;        // finished iterations, as the pace counts them
+  uint32_t tau = 0;          // as it was granted last: its own link's or speed's; 0: never
+  uint32_t slow_rounds = 0;  // in a row in which it was far slower than the others
   Staging staging;
   std::optional<HeldUpdate> held;
   Parked exchange;

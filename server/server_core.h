@@ -172,6 +172,8 @@ class ServerCore {
   void settle(std::span<Member* const> contributors);
   void close_at_once(std::span<Member* const> contributors, float divisor, CodecId codec);
   void measure_round(std::span<Member* const> contributors, TimeUs now);
+  void watch_speeds();
+  uint32_t tau_of(const Member& member) const;
   double typical(double RoundTimes::*part) const;
   float divisor_of(std::span<Member* const> members) const;
   std::vector<Member*> counted_members();
@@ -246,6 +248,7 @@ class ServerCore {
   TimeUs round_opened_at_ = kNever;
   std::deque<RoundTimes> round_times_;  // of the last rounds with the present codecs
   uint32_t rounds_unmeasured_ = 0;      // still to come after a change of codecs
+  double median_step_us_ = 0;           // of the members, at the last close; 0: not known
   std::vector<WorkerCost> worker_costs_;
   double looked_norm_ = 0;  // of what the publication under way is to carry; 0: it is not looked at
   Gap gap_;

@@ -11,6 +11,10 @@ namespace paceline {
 
 namespace {
 constexpr size_t kRoundTimesKept = 9;  // their median: a start or a hiccup is one of them
+// A member whose step takes more than so many times the median's, for so many rounds running, does
+// as many steps as the median does in its time.
+constexpr double kSlowFactor = 3;
+constexpr uint32_t kSlowRounds = 5;
 }  // namespace
 
 std::vector<Member*> ServerCore::counted_members() {
@@ -26,7 +30,7 @@ PaceRow ServerCore::pace_row(const Member& member) const {
   row.clock = member.clock;
   row.ready = member.ready;
   row.held = member.held.has_value();
-  row.iteration_us = TimeUs{member.step_us} * directive_.tau;
+  row.iteration_us = TimeUs{member.step_us} * (member.tau > 0 ? member.tau : directive_.tau);
   if (std::isfinite(member.training_loss)) row.loss = static_cast<double>(member.training_loss);
   return row;
 }
@@ -58,6 +62,7 @@ void ServerCore::advance(TimeUs now) {
     open_membership(now);
     refresh_table(now);
   }
+  if (finishing_ && !finished_ && table_.empty()) close_last(now);
   const bool enough = !table_.empty() && table_.size() >= needed;
   if (rounds && enough) {
     if (table_.ready_or_held_count() > 0 && round_deadline_ == kNever)
@@ -184,8 +189,11 @@ void ServerCore::measure_round(std::span<Member* const> contributors, TimeUs now
     --rounds_unmeasured_;
   } else if (round_opened_at_ != kNever) {
     RoundTimes times;
-    for (const Member* member : contributors)
-      times.step_us = std::max(times.step_us, static_cast<double>(member->step_us));
+    for (const Member* member : contributors) {
+      const uint32_t tau = member->tau > 0 ? member->tau : directive_.tau;
+      times.step_us =
+          std::max(times.step_us, static_cast<double>(member->step_us) * tau / directive_.tau);
+    }
     const double rest =
         static_cast<double>(now - round_opened_at_) - times.step_us * directive_.tau;
     times.exchange_us = std::max(rest, 0.0);
@@ -193,6 +201,35 @@ void ServerCore::measure_round(std::span<Member* const> contributors, TimeUs now
     if (round_times_.size() > kRoundTimesKept) round_times_.pop_front();
   }
   round_opened_at_ = now;
+}
+
+void ServerCore::watch_speeds() {
+  std::vector<double> steps;
+  for (const Member& member : members_)
+    if (member.counted && member.step_us > 0) steps.push_back(static_cast<double>(member.step_us));
+  if (steps.empty()) return;
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin(), middle, steps.end());
+  median_step_us_ = *middle;
+  for (Member& member : members_) {
+    const bool slow = static_cast<double>(member.step_us) > kSlowFactor * median_step_us_;
+    member.slow_rounds = slow ? member.slow_rounds + 1 : 0;
+    if (member.slow_rounds == kSlowRounds && pace_->elastic())
+      log_info(
+          "worker %s takes %.3g times as long for a step as the others: it does less, and they "
+          "wait less",
+          member.name.c_str(), static_cast<double>(member.step_us) / median_step_us_);
+  }
+}
+
+// Its share of the directive's.
+uint32_t ServerCore::tau_of(const Member& member) const {
+  // Without rounds nobody waits for a thin link but its own worker.
+  if (!pace_->has_rounds() && member.link.known())
+    return director_.tau_of({static_cast<double>(member.step_us), member.link.cost()}, member.tau);
+  if (!pace_->elastic() || member.slow_rounds < kSlowRounds) return directive_.tau;
+  const double share = median_step_us_ / static_cast<double>(member.step_us);
+  return std::max(1u, static_cast<uint32_t>(directive_.tau * share));
 }
 
 double ServerCore::typical(double RoundTimes::*part) const {
@@ -209,6 +246,7 @@ void ServerCore::close_round(TimeUs now) {
   for (Member& member : members_)
     if (member.held) contributors.push_back(&member);
   measure_round(contributors, now);
+  watch_speeds();
   judge_norms(contributors);
   std::erase_if(contributors, [](const Member* member) { return !member->held; });
   // One that has nothing to add must not make the others' mean smaller.
@@ -353,9 +391,10 @@ void ServerCore::grant(Member& member, RequestToken token) {
   granted.round = round_;
   granted.durable = options_.durable;
   granted.directive = directive_;
+  member.tau = tau_of(member);
   // A plan of the pace for this worker alone.
   const uint32_t iterations = pace_->iterations(member.id);
-  granted.directive.tau = std::min(directive_.tau * iterations, std::max(directive_.tau, kTauMax));
+  granted.directive.tau = std::min(member.tau * iterations, std::max(member.tau, kTauMax));
   granted.directive.steps_cap = std::max(granted.directive.steps_cap, granted.directive.tau);
   reply(token, std::move(granted), member.session);
 }

@@ -59,39 +59,45 @@ double PayloadSizes::bytes(const CodecInfo& codec) const {
 
 bool may_be_chosen(const CodecInfo& codec) { return codec.refused_down == nullptr; }
 
-Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
-  PACELINE_CHECK(!facts.workers.empty());
-  const double up_bytes = sizes.bytes(codec_info(codecs.up));
-  const double down_bytes = sizes.bytes(codec_info(codecs.down));
+double ContentModel::carried_us(const LinkCost& link, CodecPair codecs) const {
   // A push for each chunk, the commit, a fetch for each chunk.
   const double trips = 2.0 * sizes.chunk_count + 1;
-  const auto carried_us = [&](const LinkCost& link) {
-    return trips * link.trip_us + up_bytes * link.up_us_per_byte +
-           down_bytes * link.down_us_per_byte;
-  };
+  return trips * link.trip_us + sizes.bytes(codec_info(codecs.up)) * link.up_us_per_byte +
+         sizes.bytes(codec_info(codecs.down)) * link.down_us_per_byte;
+}
+
+Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
+  PACELINE_CHECK(!facts.workers.empty());
   double slowest_step_us = 0, slowest_carried_us = 0;
   for (const WorkerCost& worker : facts.workers) {
     slowest_step_us = std::max(slowest_step_us, worker.step_us);
-    slowest_carried_us = std::max(slowest_carried_us, carried_us(worker.link));
+    slowest_carried_us = std::max(slowest_carried_us, carried_us(worker.link, codecs));
   }
   Price price;
   price.codecs = codecs;
-  price.bytes = up_bytes + down_bytes;
+  price.bytes = sizes.bytes(codec_info(codecs.up)) + sizes.bytes(codec_info(codecs.down));
   price.exchange_us = slowest_carried_us + rest_us;
   price.tau = facts.tau;
-  if (facts.follows_link && facts.rounds)
-    price.tau = std::max(facts.tau, link_tau(1, price.exchange_us, slowest_step_us));
-  double round_us = price.tau * slowest_step_us + price.exchange_us;
-  if (!facts.rounds) {
-    // Each at its own speed: the fleet makes the sum of their rounds.
-    double rounds_per_us = 0;
-    for (const WorkerCost& worker : facts.workers)
-      rounds_per_us += 1 / std::max(price.tau * worker.step_us + carried_us(worker.link), 1.0);
-    round_us = static_cast<double>(facts.workers.size()) / rounds_per_us;
+  const auto raised = [&](double exchange_us, double step_us) {
+    return facts.follows_link ? std::max(facts.tau, link_tau(1, exchange_us, step_us)) : facts.tau;
+  };
+  double progress_per_us = 0;
+  if (facts.rounds) {
+    price.tau = raised(price.exchange_us, slowest_step_us);
+    progress_per_us = progress_of(price.tau) / (price.tau * slowest_step_us + price.exchange_us);
+  } else {
+    // Each at its own speed, with a tau of its own: the fleet makes the mean of their progress.
+    for (const WorkerCost& worker : facts.workers) {
+      const double exchange_us = carried_us(worker.link, codecs);
+      const uint32_t tau = raised(exchange_us, worker.step_us);
+      price.tau = std::max(price.tau, tau);
+      progress_per_us += progress_of(tau) / std::max(tau * worker.step_us + exchange_us, 1.0) /
+                         static_cast<double>(facts.workers.size());
+    }
   }
   const double delayed =
       (1 + kDelayPrice * delay(up, codecs.up)) * (1 + kDelayPrice * delay(down, codecs.down));
-  price.us_for_progress = round_us * delayed / progress_of(price.tau);
+  price.us_for_progress = delayed / progress_per_us;
   return price;
 }
 

@@ -152,7 +152,7 @@ struct ContentFacts {
 // What a pair of codecs would cost.
 struct Price {
   CodecPair codecs;
-  uint32_t tau = 1;
+  uint32_t tau = 1;  // without rounds that of the worker with the largest
   double exchange_us = 0;
   double bytes = 0;            // both ways, of one worker
   double us_for_progress = 0;  // time for as much progress as one step without loss makes
@@ -166,6 +166,8 @@ struct ContentModel {
   PayloadSizes sizes;
   LossEstimate up, down;
   double rest_us = 0;  // of an exchange: what is neither trip nor transfer
+  // Of one exchange on such a link: what is neither trip nor transfer is not in it.
+  double carried_us(const LinkCost& link, CodecPair codecs) const;
   // facts.workers is not empty.
   Price price(const ContentFacts& facts, CodecPair codecs) const;
 };
@@ -203,6 +205,8 @@ class ContentPolicy {
   // Codecs of the next round; asked once a round. `tau_moves`: they stay as they are, because
   // content and frequency never change together.
   CodecPair decide(const ContentFacts& facts, bool tau_moves);
+  // Of one exchange on such a link with the codecs in use.
+  double carried_us(const LinkCost& link) const { return model_.carried_us(link, now_); }
   // Why, for people.
   const std::string& reason_up() const { return reason_up_; }
   const std::string& reason_down() const { return reason_down_; }

@@ -294,6 +294,41 @@ TEST_SUITE("simulate/fleet") {
     }
   }
 
+  TEST_CASE("a board that is far slower than the others holds a round for its share of steps") {
+    FleetOptions options = test::toy_fleet({.workers = 5});
+    options.server.pace = "compat";
+    options.server.freq = "fixed:8";
+    options.workers[4].step_us = 100'000;  // the others: 5 ms
+    const std::unique_ptr<Fleet> fleet = started(std::move(options));
+    // Five rounds as everybody's are, of 800 ms; then one step of its own in each.
+    REQUIRE(fleet->run(kMinute, [&] { return fleet->server().round() > 6; }));
+    const uint64_t slow_before = fleet->totals(4).steps;
+    const TimeUs from = fleet->now();
+    REQUIRE(fleet->run(kMinute, [&] { return fleet->server().round() > 26; }));
+    CHECK(fleet->now() - from < 20 * 150'000);
+    const uint64_t slow_steps = fleet->totals(4).steps - slow_before;
+    CHECK(slow_steps >= 20);
+    CHECK(slow_steps <= 24);
+  }
+
+  TEST_CASE("without rounds a thin link makes its own worker's exchanges rare, nobody else's") {
+    FleetOptions options = test::toy_fleet({.workers = 4, .hidden = 600});
+    options.server.pace = "asp";
+    options.server.freq = "trend:2";
+    options.server.codec_up = options.server.codec_down = CodecId::kQ8;
+    LoopbackFaults thin;
+    thin.delay_us = 1000;
+    thin.link = {1e6, 1e6};
+    options.workers[3].link = thin;
+    const std::unique_ptr<Fleet> fleet = started(std::move(options));
+    fleet->run(kMinute, [&] { return fleet->now() >= 20'000'000; });
+    const auto steps_per_exchange = [&](size_t i) {
+      const WorkerTotals totals = fleet->totals(i);
+      return static_cast<double>(totals.steps) / static_cast<double>(totals.exchanges);
+    };
+    for (size_t i = 0; i < 3; ++i) CHECK(steps_per_exchange(3) > 4 * steps_per_exchange(i));
+  }
+
   TEST_CASE("a run that is to end waits for no worker that has left, whatever min_workers says") {
     for (const std::string pace : {"bsp", "compat", "backup", "asp", "wsp"}) {
       CAPTURE(pace);

@@ -20,6 +20,8 @@ using namespace paceline;
 namespace {
 
 constexpr uint64_t kFleetsOfATest = 100;
+// They found something once: the last who trained left while the run was to end.
+constexpr uint64_t kSeedsKept[] = {6527, 9798};
 constexpr size_t kWorkersMax = 5;
 constexpr TimeUs kTroubleUs = 3'000'000;
 constexpr TimeUs kEndUsMax = 120'000'000;  // of virtual time, once the run is told to end
@@ -177,6 +179,14 @@ class RandomFleet {
 }  // namespace
 
 TEST_SUITE("simulate/random_fleets") {
+  TEST_CASE("fleets that found a fault once find none any more") {
+    set_log_level(LogLevel::kOff);
+    for (const uint64_t seed : kSeedsKept) {
+      const std::string what = RandomFleet(seed).run();
+      CHECK_MESSAGE(what.empty(), "seed " << seed << ": " << what);
+    }
+  }
+
   TEST_CASE("whatever fleet is drawn, the invariants hold and the run ends") {
     set_log_level(LogLevel::kOff);
     const uint64_t count = fleet_count();
