@@ -5,12 +5,13 @@
 //   columns = ["ax", "ay", "az", "sound"]   # features by name, in the model's order
 //   label = "state"
 //   classes = ["off", "idle", "busy"]       # class 0 is the first
-//   ignore = ["time"]                       # known, and no feature; other columns are left out,
-//   too scale = [12.5, 12.5, 9.0, 4.0]          # x = value * scale + offset, in float32; one for
-//   all offset = [0, 0, -1, -0.4]               # columns, or one a column missing = "skip" # a row
-//   with a missing value: "error", "skip", "mean" missing_values = ["", "NA", "-200"]     # what
-//   stands where a value is missing bad_rows = "error"                      # a row that can't be
-//   read: "error", "skip"
+//   ignore = ["time"]         # known, and no feature; other columns are left out, too
+//   # x = value * scale + offset, in float32; one for all columns, or one a column
+//   scale = [12.5, 12.5, 9.0, 4.0]
+//   offset = [0, 0, -1, -0.4]
+//   missing = "skip"          # a row with a missing value: "error", "skip", "mean"
+//   missing_values = ["", "NA", "-200"]  # what stands where a value is missing
+//   bad_rows = "error"        # a row that can't be read: "error", "skip"
 //
 // Without `columns` a file's rows are taken as they stand, and only one scale and offset may be
 // given.
