@@ -34,4 +34,19 @@ std::string shape_text(std::span<const uint32_t> shape) {
   return text + "]";
 }
 
+Status keep_shape(LayerSpec& spec) {
+  spec.output_shape = spec.input_shape;
+  return {};
+}
+
+Result<Signal> signal_of(std::span<const uint32_t> shape) {
+  if (shape.size() == 1) return Signal{1, shape[0]};
+  if (shape.size() == 3 && shape[1] == 1) return Signal{shape[0], shape[2]};
+  if (shape.size() == 3 && shape[0] == 1) return Signal{shape[1], shape[2]};
+  return fail(Code::kInvalidArgument,
+              "needs a signal [length] or [channels, 1, length], gets the image %s; use the layer "
+              "for two dimensions",
+              shape_text(shape).c_str());
+}
+
 }  // namespace paceline

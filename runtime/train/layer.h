@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -51,9 +52,19 @@ struct LayerKey {
   uint32_t largest = 1u << 24;
 };
 
+// A fraction that the user may give there.
+struct LayerFraction {
+  std::string_view name;
+  float LayerSpec::*value;
+  float preset;
+  float smallest;
+  float largest;
+};
+
 struct LayerType {
   std::string_view name;
   std::span<const LayerKey> keys = {};
+  std::span<const LayerFraction> fractions = {};
   // The output may be the input's memory, and the input gradient the output gradient's.
   bool in_place = false;
   bool backward_reads_input = false;
@@ -88,5 +99,16 @@ const LayerType* find_layer_type(std::string_view name);
 uint64_t feature_count(std::span<const uint32_t> shape);
 // "[3, 32, 32]"
 std::string shape_text(std::span<const uint32_t> shape);
+
+// `infer` of a layer whose outputs lie as its inputs.
+Status keep_shape(LayerSpec& spec);
+
+// A row of one dimension with channels: [length], [channels, 1, length] or [1, channels, length],
+// which is what `input = [channels, length]` gives. All three lie in memory alike.
+struct Signal {
+  uint32_t channels = 1;
+  uint32_t length = 0;
+};
+Result<Signal> signal_of(std::span<const uint32_t> shape);
 
 }  // namespace paceline

@@ -5,11 +5,6 @@
 namespace paceline {
 namespace {
 
-Status infer(LayerSpec& spec) {
-  spec.output_shape = spec.input_shape;
-  return {};
-}
-
 // Both work on one array where they can: the loop then has a single stream to read and write.
 // Selects by comparison, never by float max: NaN passes through, -0 becomes +0.
 void forward(const LayerSpec&, const ForwardPass& pass) {
@@ -35,7 +30,7 @@ const LayerType& relu_layer() {
   static constexpr LayerType type = {.name = "relu",
                                      .in_place = true,
                                      .backward_reads_output = true,
-                                     .infer = infer,
+                                     .infer = keep_shape,
                                      .forward = forward,
                                      .backward = backward};
   return type;

@@ -1,5 +1,6 @@
-// exp and log from additions, multiplications, divisions and bit moves alone: libm picks variants
-// by CPU, and what is trained on the reference backend must be equal everywhere.
+// exp, log and what is made of them from additions, multiplications, divisions and bit moves alone:
+// libm picks variants by CPU, and what is trained on the reference backend must be equal
+// everywhere.
 #pragma once
 
 #include <bit>
@@ -52,6 +53,42 @@ inline float log_positive(float x) {
   double series = 1.0 / 15.0;
   for (int divisor = 13; divisor >= 1; divisor -= 2) series = series * s2 + 1.0 / divisor;
   return static_cast<float>(static_cast<double>(exponent) * 0.69314718055994531 + 2.0 * s * series);
+}
+
+// 1 / (1 + e^-x) within 4 ulp; NaN for NaN. No branches.
+inline float sigmoid_of(float x) {
+  const float e = exp_nonpositive(x < 0.0f ? x : -x);
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+
+// tanh x within 4 ulp; NaN for NaN. No branches. Source: the polynomial of Cephes' tanhf for small
+// |x|, where 1 - e^-2|x| would cancel.
+inline float tanh_of(float x) {
+  const float magnitude = x < 0.0f ? -x : x;
+  const float e = exp_nonpositive(-2.0f * magnitude);
+  const float far = (1.0f - e) / (1.0f + e);
+  const float x2 = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * x2 + 2.06390887954e-2f;
+  p = p * x2 - 5.37397155531e-2f;
+  p = p * x2 + 1.33314422036e-1f;
+  p = p * x2 - 3.33332819422e-1f;
+  const float near = p * (x2 * x) + x;
+  return magnitude < 0.625f ? near : (x < 0.0f ? -far : far);
+}
+
+// erf x within 5e-7; NaN for NaN. No branches. Source: Abramowitz and Stegun, 7.1.26, whose own
+// error is 1.5e-7.
+inline float erf_of(float x) {
+  const float magnitude = x < 0.0f ? -x : x;
+  const float t = 1.0f / (1.0f + 0.3275911f * magnitude);
+  float p = 1.061405429f;
+  p = p * t - 1.453152027f;
+  p = p * t + 1.421413741f;
+  p = p * t - 0.284496736f;
+  p = p * t + 0.254829592f;
+  const float value = 1.0f - p * t * exp_nonpositive(-magnitude * magnitude);
+  return x < 0.0f ? -value : value;
 }
 
 }  // namespace paceline

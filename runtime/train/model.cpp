@@ -59,6 +59,16 @@ Result<uint32_t> whole_number(const toml::node& node, std::string_view key, uint
   return static_cast<uint32_t>(*value);
 }
 
+Result<float> fraction(const toml::node& node, const LayerFraction& key) {
+  const auto value = node.value<double>();
+  const float rounded = value ? static_cast<float>(*value) : -1.0f;
+  if (!node.is_number() || !(rounded >= key.smallest && rounded <= key.largest))
+    return fail_at(
+        node, format_text("'%s' must be a number from %g to %g", std::string(key.name).c_str(),
+                          static_cast<double>(key.smallest), static_cast<double>(key.largest)));
+  return rounded;
+}
+
 Result<std::vector<uint32_t>> read_input(const toml::node& node) {
   const toml::array* sizes = node.as_array();
   if (!sizes || sizes->empty() || sizes->size() > 3)
@@ -101,6 +111,27 @@ Result<std::string> read_name(const toml::table& table, const LayerType& type, i
   return *name;
 }
 
+Status read_keys(const toml::table& table, const LayerType& type, LayerSpec& spec) {
+  std::vector<std::string_view> known = {"type", "name"};
+  for (const LayerKey& key : type.keys) known.push_back(key.name);
+  for (const LayerFraction& key : type.fractions) known.push_back(key.name);
+  PACELINE_TRY(reject_unknown_keys(table, "a layer of type \"" + spec.type + "\"", known));
+  for (const LayerKey& key : type.keys) {
+    if (const toml::node* node = table.get(key.name)) {
+      PACELINE_ASSIGN(spec.*key.value, whole_number(*node, key.name, key.smallest, key.largest));
+    } else if (key.required) {
+      return fail_at(table, "layer '" + spec.name + "' needs '" + std::string(key.name) + "'");
+    }
+  }
+  for (const LayerFraction& key : type.fractions) {
+    spec.*key.value = key.preset;
+    if (const toml::node* node = table.get(key.name)) {
+      PACELINE_ASSIGN(spec.*key.value, fraction(*node, key));
+    }
+  }
+  return {};
+}
+
 // Options and shapes of one layer, given the shape that reaches it.
 Result<LayerSpec> read_layer(const toml::table& table, std::span<const uint32_t> input_shape,
                              std::map<std::string_view, int>& counts) {
@@ -109,17 +140,7 @@ Result<LayerSpec> read_layer(const toml::table& table, std::span<const uint32_t>
   spec.type = type->name;
   PACELINE_ASSIGN(spec.name, read_name(table, *type, ++counts[type->name]));
   spec.input_shape.assign(input_shape.begin(), input_shape.end());
-
-  std::vector<std::string_view> known = {"type", "name"};
-  for (const LayerKey& key : type->keys) known.push_back(key.name);
-  PACELINE_TRY(reject_unknown_keys(table, "a layer of type \"" + spec.type + "\"", known));
-  for (const LayerKey& key : type->keys) {
-    if (const toml::node* node = table.get(key.name)) {
-      PACELINE_ASSIGN(spec.*key.value, whole_number(*node, key.name, key.smallest, key.largest));
-    } else if (key.required) {
-      return fail_at(table, "layer '" + spec.name + "' needs '" + std::string(key.name) + "'");
-    }
-  }
+  PACELINE_TRY(read_keys(table, *type, spec));
   if (Status status = type->infer(spec); !status.ok())
     return fail_at(table, "layer '" + spec.name + "' " + status.message());
   if (feature_count(spec.output_shape) > kFeaturesMax)

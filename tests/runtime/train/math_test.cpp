@@ -41,6 +41,37 @@ TEST_CASE("exp_nonpositive: +0 far below, NaN for NaN") {
   CHECK(std::isnan(exp_nonpositive(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST_CASE("sigmoid_of, tanh_of: within 4 ulp of libm in double; NaN for NaN") {
+  Random random(test::seed(), 3);
+  double worst_sigmoid = 0.0, worst_tanh = 0.0;
+  for (int i = 0; i < 50'000; ++i) {
+    const float x = static_cast<float>((random.unit() - 0.5) * (i % 2 ? 80.0 : 2.0));
+    const double exact = static_cast<double>(x);
+    worst_sigmoid = std::max(worst_sigmoid, ulps(sigmoid_of(x), 1.0 / (1.0 + std::exp(-exact))));
+    worst_tanh = std::max(worst_tanh, ulps(tanh_of(x), std::tanh(exact)));
+  }
+  CHECK(worst_sigmoid <= 4.0);
+  CHECK(worst_tanh <= 4.0);
+  CHECK(sigmoid_of(1e30f) == 1.0f);
+  CHECK(sigmoid_of(-1e30f) == 0.0f);
+  CHECK(tanh_of(-1e30f) == -1.0f);
+  CHECK(tanh_of(0.0f) == 0.0f);
+  CHECK(std::isnan(sigmoid_of(std::numeric_limits<float>::quiet_NaN())));
+  CHECK(std::isnan(tanh_of(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST_CASE("erf_of: within 5e-7 of libm in double; NaN for NaN") {
+  Random random(test::seed(), 4);
+  double worst = 0.0;
+  for (int i = 0; i < 50'000; ++i) {
+    const float x = static_cast<float>((random.unit() - 0.5) * (i % 2 ? 20.0 : 4.0));
+    worst = std::max(worst,
+                     std::abs(static_cast<double>(erf_of(x)) - std::erf(static_cast<double>(x))));
+  }
+  CHECK(worst <= 5e-7);
+  CHECK(std::isnan(erf_of(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST_CASE("log_positive: within 1 ulp of libm in double") {
   Random random(test::seed(), 2);
   double worst = 0.0;

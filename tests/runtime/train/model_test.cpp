@@ -108,6 +108,18 @@ TEST_CASE("parse_model: sizes that multiply without bound are refused, never all
         std::string::npos);
 }
 
+TEST_CASE("parse_model: a fraction has a preset and bounds") {
+  const auto with_slope = [](const std::string& slope) {
+    return mlp_with("type = 'leaky_relu'\n" + slope + "[[layer]]\ntype = 'dense'\nunits = 2\n");
+  };
+  CHECK(test::model_of(with_slope("")).layers[0].slope == 0.01f);
+  CHECK(test::model_of(with_slope("slope = 1\n")).layers[0].slope == 1.0f);
+  CHECK(refusal(with_slope("slope = 0.0\n")) ==
+        "line 6, column 9: 'slope' must be a number from 1e-06 to 1");
+  CHECK(refusal(with_slope("slope = nan\n")).find("'slope' must be") != std::string::npos);
+  CHECK(refusal(with_slope("slope = 'a'\n")).find("'slope' must be") != std::string::npos);
+}
+
 TEST_CASE("init_parameters: He-uniform within its limit, zero biases and pads, by the seed alone") {
   const ModelSpec spec = test::model_of(test::kSmallCnn);
   std::vector<float> a(test::parameter_floats(spec), 7.0f), b(a), c(a);

@@ -66,6 +66,16 @@ Values maxpool2d(const LayerSpec& layer, const Values& x) {
   return y;
 }
 
+// Layers that take each value for itself.
+double activation(const LayerSpec& layer, double x) {
+  if (layer.type == "relu") return std::max(x, 0.0);
+  if (layer.type == "leaky_relu") return x < 0 ? static_cast<double>(layer.slope) * x : x;
+  if (layer.type == "tanh") return std::tanh(x);
+  if (layer.type == "sigmoid") return 1.0 / (1.0 + std::exp(-x));
+  PACELINE_CHECK(layer.type == "gelu");
+  return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+}
+
 double row_loss(const ModelSpec& spec, std::span<const double> parameters,
                 std::span<const float> features, int32_t label) {
   Values values(features.begin(), features.end());
@@ -82,10 +92,8 @@ double row_loss(const ModelSpec& spec, std::span<const double> parameters,
       values = conv2d(layer, values, weight, bias);
     } else if (layer.type == "maxpool2d") {
       values = maxpool2d(layer, values);
-    } else if (layer.type == "relu") {
-      for (double& value : values) value = std::max(value, 0.0);
-    } else {
-      PACELINE_CHECK(layer.type == "flatten");
+    } else if (layer.type != "flatten") {
+      for (double& value : values) value = activation(layer, value);
     }
   }
   const double largest = *std::max_element(values.begin(), values.end());

@@ -89,6 +89,20 @@ TEST_CASE("gradient: every layer agrees with the derivative of its definition") 
                                                                kernel, stride, padding)));
 }
 
+TEST_CASE("gradient: every activation agrees with the derivative of its definition") {
+  for (const char* type : {"relu", "leaky_relu", "tanh", "sigmoid", "gelu"}) {
+    const std::string layer = format_text("[[layer]]\ntype = '%s'\n", type);
+    check_derivatives(net("[7]", layer));
+    check_derivatives(net("[7]", "[[layer]]\ntype = 'dense'\nunits = 9\n" + layer));
+    check_derivatives(net("[7]", "[[layer]]\ntype = 'dense'\nunits = 9\n" + layer + layer));
+    check_derivatives(net("[2, 7, 6]", "[[layer]]\ntype = 'conv2d'\nfilters = 3\nkernel = 3\n" +
+                                           layer + "[[layer]]\ntype = 'maxpool2d'\nkernel = 2\n"));
+  }
+  check_derivatives(net("[7]",
+                        "[[layer]]\ntype = 'dense'\nunits = 9\n"
+                        "[[layer]]\ntype = 'leaky_relu'\nslope = 0.3\n"));
+}
+
 TEST_CASE("gradient: small nets agree with the derivative of their definition") {
   check_derivatives(test::kSmallMlp);
   check_derivatives(test::kSmallCnn);

@@ -1,0 +1,35 @@
+// y = tanh x. From the output, dx = dy (1 - y^2).
+#include "runtime/train/layer.h"
+#include "runtime/train/loops.h"
+#include "runtime/train/math.h"
+
+namespace paceline {
+namespace {
+
+void forward(const LayerSpec&, const ForwardPass& pass) {
+  copy_unless_same(pass.input, pass.output);
+  for (float& y : pass.output) y = tanh_of(y);
+}
+
+void backward(const LayerSpec&, const BackwardPass& pass) {
+  if (pass.input_gradient.empty()) return;
+  copy_unless_same(pass.output_gradient, pass.input_gradient);
+  const float* __restrict y = pass.output.data();
+  float* __restrict gradient = pass.input_gradient.data();
+  const size_t count = pass.input_gradient.size();
+  for (size_t i = 0; i < count; ++i) gradient[i] *= 1.0f - y[i] * y[i];
+}
+
+}  // namespace
+
+const LayerType& tanh_layer() {
+  static constexpr LayerType type = {.name = "tanh",
+                                     .in_place = true,
+                                     .backward_reads_output = true,
+                                     .infer = keep_shape,
+                                     .forward = forward,
+                                     .backward = backward};
+  return type;
+}
+
+}  // namespace paceline
