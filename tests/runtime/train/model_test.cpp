@@ -96,6 +96,30 @@ TEST_CASE("parse_model: shapes are checked through the whole net") {
   CHECK(refusal(mlp_with("type = 'relu'\n")).find("gives [4]") != std::string::npos);
 }
 
+TEST_CASE("parse_model: a signal is [length], [channels, length] or what a conv1d gives") {
+  const std::string conv = "type = 'conv1d'\nfilters = 6\nkernel = 3\n";
+  const auto shapes = [&](const std::string& input, const std::string& keys) {
+    return test::model_of("[model]\ninput = " + input + "\nclasses = 2\n[[layer]]\n" + conv + keys +
+                          "[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 2\n");
+  };
+  const ModelSpec flat = shapes("[20]", "stride = 2\n");
+  CHECK(flat.layers[0].output_shape == std::vector<uint32_t>{6, 1, 9});
+  CHECK(flat.layout.tensors()[0].shape == std::vector<uint32_t>{6, 1, 3});
+  const ModelSpec three = shapes("[3, 20]", "groups = 3\ndilation = 4\n[[layer]]\n" + conv);
+  CHECK(three.layers[0].output_shape == std::vector<uint32_t>{6, 1, 12});
+  CHECK(three.layers[1].output_shape == std::vector<uint32_t>{6, 1, 10});
+  CHECK(three.layout.tensors()[0].shape == std::vector<uint32_t>{6, 1, 3});
+  CHECK(refusal("[model]\ninput = [3, 8, 6]\nclasses = 2\n[[layer]]\n" + conv)
+            .find("gets the image [3, 8, 6]") != std::string::npos);
+  CHECK(refusal(mlp_with(conv + "dilation = 2\n"))
+            .find("kernel 3 with dilation 2, 5 wide, is longer than the padded signal of 4") !=
+        std::string::npos);
+  CHECK(refusal(mlp_with(conv + "groups = 2\n"))
+            .find("groups 2 must divide its 1 channels and 6 filters") != std::string::npos);
+  CHECK(refusal(mlp_with(conv + "padding = 5\ndilation = 2\n"))
+            .find("padding 5 must be smaller than the 5 that") != std::string::npos);
+}
+
 TEST_CASE("parse_model: sizes that multiply without bound are refused, never allocated") {
   CHECK(refusal("[model]\ninput = [16777216, 16777216]\nclasses = 2\n").find("features") !=
         std::string::npos);

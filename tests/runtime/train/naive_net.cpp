@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/check.h"
+#include "runtime/train/layer.h"
 #include "tests/runtime/train/nets.h"
 
 namespace paceline::test {
@@ -31,20 +32,33 @@ Values dense(const LayerSpec& layer, const Values& x, const double* weight, cons
   return y;
 }
 
-Values conv2d(const LayerSpec& layer, const Values& x, const double* weight, const double* bias) {
-  const Image image{x, layer.input_shape};
-  const int64_t channels = layer.input_shape[0], kernel = layer.kernel, stride = layer.stride;
-  const int64_t padding = layer.padding;
+// A signal is an image of height 1.
+std::vector<uint32_t> image_shape(const LayerSpec& layer) {
+  if (!layer.type.ends_with("1d")) return layer.input_shape;
+  const auto length = layer.input_shape.back();
+  return {static_cast<uint32_t>(feature_count(layer.input_shape)) / length, 1, length};
+}
+
+Values convolution(const LayerSpec& layer, const Values& x, const double* weight,
+                   const double* bias) {
+  const std::vector<uint32_t> shape = image_shape(layer);
+  const Image image{x, shape};
+  const bool flat = layer.type == "conv1d";
+  const int64_t channels = shape[0] / layer.groups, filters = layer.filters / layer.groups;
+  const int64_t rows = flat ? 1 : layer.kernel, columns = layer.kernel;
+  const int64_t stride = layer.stride, dilation = layer.dilation;
+  const int64_t above = flat ? 0 : layer.padding, left = layer.padding;
   Values y;
   for (int64_t f = 0; f < layer.output_shape[0]; ++f)
     for (int64_t row = 0; row < layer.output_shape[1]; ++row)
       for (int64_t column = 0; column < layer.output_shape[2]; ++column) {
         double sum = bias[f];
         for (int64_t c = 0; c < channels; ++c)
-          for (int64_t ky = 0; ky < kernel; ++ky)
-            for (int64_t kx = 0; kx < kernel; ++kx)
-              sum += weight[((f * channels + c) * kernel + ky) * kernel + kx] *
-                     image.at(c, row * stride + ky - padding, column * stride + kx - padding);
+          for (int64_t ky = 0; ky < rows; ++ky)
+            for (int64_t kx = 0; kx < columns; ++kx)
+              sum += weight[((f * channels + c) * rows + ky) * columns + kx] *
+                     image.at(f / filters * channels + c, row * stride + ky * dilation - above,
+                              column * stride + kx * dilation - left);
         y.push_back(sum);
       }
   return y;
@@ -82,14 +96,14 @@ double row_loss(const ModelSpec& spec, std::span<const double> parameters,
   size_t tensor = 0;
   for (const LayerSpec& layer : spec.layers) {
     const double *weight = nullptr, *bias = nullptr;
-    if (layer.type == "dense" || layer.type == "conv2d") {
+    if (layer.type == "dense" || layer.type.starts_with("conv")) {
       weight = parameters.data() + spec.layout.tensors()[tensor++].offset;
       bias = parameters.data() + spec.layout.tensors()[tensor++].offset;
     }
     if (layer.type == "dense") {
       values = dense(layer, values, weight, bias);
-    } else if (layer.type == "conv2d") {
-      values = conv2d(layer, values, weight, bias);
+    } else if (layer.type.starts_with("conv")) {
+      values = convolution(layer, values, weight, bias);
     } else if (layer.type == "maxpool2d") {
       values = maxpool2d(layer, values);
     } else if (layer.type != "flatten") {

@@ -103,6 +103,30 @@ TEST_CASE("gradient: every activation agrees with the derivative of its definiti
                         "[[layer]]\ntype = 'leaky_relu'\nslope = 0.3\n"));
 }
 
+TEST_CASE("gradient: convolutions of any shape, with groups and dilation, agree with theirs") {
+  Random random(test::seed(), 6);
+  for (int i = 0; i < 60; ++i) {
+    const bool flat = i % 2 == 0;
+    const uint64_t groups = 1 + random.below(3);
+    const uint64_t kernel = 1 + random.below(4), dilation = 1 + random.below(3);
+    const uint64_t span = (kernel - 1) * dilation + 1, padding = random.below(span);
+    const uint64_t before = groups * (1 + random.below(2)),
+                   filters = groups * (1 + random.below(3));
+    const std::string type = flat ? "[[layer]]\ntype = 'conv1d'\n" : "[[layer]]\ntype = 'conv2d'\n";
+    const auto size = [&] { return static_cast<int>(span + random.below(6)); };
+    const std::string input =
+        flat ? format_text("[%d, %d]", 1 + static_cast<int>(random.below(3)), size())
+             : format_text("[2, %d, %d]", size(), size());
+    check_derivatives(net(
+        input, type + format_text("filters = %d\nkernel = 1\n", static_cast<int>(before)) + type +
+                   format_text("filters = %d\nkernel = %d\nstride = %d\npadding = %d\n"
+                               "dilation = %d\ngroups = %d\n",
+                               static_cast<int>(filters), static_cast<int>(kernel),
+                               1 + static_cast<int>(random.below(3)), static_cast<int>(padding),
+                               static_cast<int>(dilation), static_cast<int>(groups))));
+  }
+}
+
 TEST_CASE("gradient: small nets agree with the derivative of their definition") {
   check_derivatives(test::kSmallMlp);
   check_derivatives(test::kSmallCnn);
