@@ -90,6 +90,9 @@ TEST_CASE("parse_model: shapes are checked through the whole net") {
             .find("padding 3 must be smaller than kernel 3") != std::string::npos);
   CHECK(refusal(cnn_with("type = 'maxpool2d'\nkernel = 7\n"))
             .find("kernel 7 is larger than the image of 8 x 6") != std::string::npos);
+  CHECK(refusal(mlp_with("type = 'maxpool1d'\nkernel = 5\n"))
+            .find("kernel 5 is longer than the signal of 4") != std::string::npos);
+  CHECK(refusal(mlp_with("type = 'globalavgpool'\n")).find("gets [4]") != std::string::npos);
   CHECK(refusal(mlp_with("type = 'dense'\nunits = 3\n"))
             .find("gives [3] but must give one output for each of the 2 classes") !=
         std::string::npos);

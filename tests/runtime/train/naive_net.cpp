@@ -64,18 +64,30 @@ Values convolution(const LayerSpec& layer, const Values& x, const double* weight
   return y;
 }
 
-Values maxpool2d(const LayerSpec& layer, const Values& x) {
-  const Image image{x, layer.input_shape};
+Values pooling(const LayerSpec& layer, const Values& x) {
+  const std::vector<uint32_t> shape = image_shape(layer);
+  const Image image{x, shape};
+  const bool global = layer.type == "globalavgpool";
+  const int64_t rows = global                           ? layer.input_shape[1]
+                       : layer.type.ends_with("pool1d") ? 1
+                                                        : layer.kernel;
+  const int64_t columns = global ? layer.input_shape[2] : layer.kernel;
+  const int64_t height = global ? 1 : layer.output_shape[1],
+                width = global ? 1 : layer.output_shape[2];
+  const int64_t stride = layer.stride;
   Values y;
   for (int64_t c = 0; c < layer.output_shape[0]; ++c)
-    for (int64_t row = 0; row < layer.output_shape[1]; ++row)
-      for (int64_t column = 0; column < layer.output_shape[2]; ++column) {
-        double largest = -INFINITY;
-        for (int64_t ky = 0; ky < layer.kernel; ++ky)
-          for (int64_t kx = 0; kx < layer.kernel; ++kx)
-            largest =
-                std::max(largest, image.at(c, row * layer.stride + ky, column * layer.stride + kx));
-        y.push_back(largest);
+    for (int64_t row = 0; row < height; ++row)
+      for (int64_t column = 0; column < width; ++column) {
+        double largest = -INFINITY, sum = 0.0;
+        for (int64_t ky = 0; ky < rows; ++ky)
+          for (int64_t kx = 0; kx < columns; ++kx) {
+            const double value = image.at(c, row * stride + ky, column * stride + kx);
+            largest = std::max(largest, value);
+            sum += value;
+          }
+        const double mean = sum / static_cast<double>(rows * columns);
+        y.push_back(layer.type.starts_with("max") ? largest : mean);
       }
   return y;
 }
@@ -104,8 +116,8 @@ double row_loss(const ModelSpec& spec, std::span<const double> parameters,
       values = dense(layer, values, weight, bias);
     } else if (layer.type.starts_with("conv")) {
       values = convolution(layer, values, weight, bias);
-    } else if (layer.type == "maxpool2d") {
-      values = maxpool2d(layer, values);
+    } else if (layer.type.find("pool") != std::string::npos) {
+      values = pooling(layer, values);
     } else if (layer.type != "flatten") {
       for (double& value : values) value = activation(layer, value);
     }

@@ -127,6 +127,26 @@ TEST_CASE("gradient: convolutions of any shape, with groups and dilation, agree 
   }
 }
 
+TEST_CASE("gradient: pools of any shape agree with theirs") {
+  Random random(test::seed(), 7);
+  for (int i = 0; i < 48; ++i) {
+    const bool flat = i % 2 == 0;
+    const char* type = i % 4 < 2 ? "maxpool" : "avgpool";
+    const int kernel = 1 + static_cast<int>(random.below(4));
+    const int stride = 1 + static_cast<int>(random.below(3));
+    const auto size = [&] { return kernel + 1 + static_cast<int>(random.below(6)); };
+    const std::string input =
+        flat ? format_text("[2, %d]", size()) : format_text("[2, %d, %d]", size(), size());
+    const char* end = flat ? "1d" : "2d";
+    check_derivatives(net(input, format_text("[[layer]]\ntype = 'conv%s'\nfilters = 3\nkernel = 2\n"
+                                             "[[layer]]\ntype = '%s%s'\nkernel = %d\nstride = %d\n",
+                                             end, type, end, kernel, stride)));
+    check_derivatives(net(input, format_text("[[layer]]\ntype = 'conv%s'\nfilters = 3\nkernel = 2\n"
+                                             "[[layer]]\ntype = 'globalavgpool'\n",
+                                             end)));
+  }
+}
+
 TEST_CASE("gradient: small nets agree with the derivative of their definition") {
   check_derivatives(test::kSmallMlp);
   check_derivatives(test::kSmallCnn);
