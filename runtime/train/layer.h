@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ struct ForwardPass {
   std::span<const float> input;  // [batch][input features]
   std::span<float> output;       // [batch][output features]; the input's memory if `in_place`
   std::span<float> scratch;      // for the gemm_ forms: scratch_floats() of them, 64-byte aligned
+  // The layer's key for this batch's random numbers; none where nothing is learnt.
+  std::optional<uint64_t> noise;
 };
 
 struct BackwardPass {
@@ -41,6 +44,7 @@ struct BackwardPass {
   std::span<float> weight_gradient;  // overwritten
   std::span<float> bias_gradient;    // overwritten
   std::span<float> scratch;
+  uint64_t noise = 0;  // of the forward pass
 };
 
 // A whole number that the user gives in a [[layer]] table.
@@ -73,7 +77,8 @@ struct LayerType {
   // Fills in defaults and output_shape from input_shape. Errors: kInvalidArgument with the reason
   // and what to change, without the layer's name.
   Status (*infer)(LayerSpec& spec) = nullptr;
-  // Null for a type without parameters. Otherwise appends <name>.weight and <name>.bias.
+  // Null for a type without parameters. Otherwise appends two: <name>.weight (or .scale) and
+  // <name>.bias. Those of class kWeight start at random, others at zero.
   void (*append_tensors)(const LayerSpec& spec, std::vector<TensorSpec>& tensors) = nullptr;
   // Null, and backward too, for a type that only names its features anew: the trainer skips it.
   void (*forward)(const LayerSpec& spec, const ForwardPass& pass) = nullptr;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "runtime/base/check.h"
 #include "runtime/base/nearest.h"
+#include "runtime/base/random.h"
 #include "runtime/train/gemm.h"
 #include "runtime/train/layer.h"
 #include "runtime/train/loss.h"
@@ -17,6 +19,7 @@ constexpr size_t kBatchMax = 65536;
 // A board's memory, not a desktop's: a larger plan is a mistake in the description.
 constexpr uint64_t kArenaBytesMax = 1024ull * 1024 * 1024;
 constexpr size_t kNoBuffer = SIZE_MAX;
+constexpr uint64_t kNoiseStream = 0xD0;  // of no other use of a run's seed
 
 struct AlignedDelete {
   void operator()(std::byte* bytes) const {
@@ -29,6 +32,7 @@ using Arena = std::unique_ptr<std::byte, AlignedDelete>;
 struct Stage {
   const LayerSpec* spec = nullptr;
   const LayerType* type = nullptr;
+  uint64_t index = 0;
   const TensorSpec* weight = nullptr;
   const TensorSpec* bias = nullptr;
   size_t input_features = 0;
@@ -51,6 +55,11 @@ std::span<float> tensor_of(std::span<float> flat, const TensorSpec* tensor) {
              : std::span<float>{};
 }
 
+// Layers of one net draw different numbers.
+uint64_t noise_of(const Stage& stage, uint64_t batch_noise) {
+  return hash64(batch_noise + stage.index);
+}
+
 class NetTrainer final : public Trainer {
  public:
   // `kernels` is null for the reference.
@@ -69,6 +78,7 @@ class NetTrainer final : public Trainer {
   Status predict(std::span<const float> parameters, std::span<const float> features,
                  std::span<float> probabilities) override;
 
+  void seed_noise(uint64_t key) override { noise_ = Random(key, kNoiseStream); }
   size_t batch_max() const override { return batch_max_; }
   size_t planned_bytes() const override { return static_cast<size_t>(plan_.total_bytes()); }
   const char* backend_name() const override { return kernels_ ? kernels_->name : "reference"; }
@@ -78,10 +88,11 @@ class NetTrainer final : public Trainer {
   void plan_memory();
   Status check_batch(std::span<const float> parameters, std::span<const float> features,
                      std::span<const int32_t> labels) const;
-  void run_forward(std::span<const float> parameters, std::span<const float> features,
-                   size_t batch);
+  // `noise` is the batch's key; none to evaluate.
+  void run_forward(std::span<const float> parameters, std::span<const float> features, size_t batch,
+                   std::optional<uint64_t> noise = {});
   void run_backward(std::span<const float> parameters, std::span<const float> features,
-                    size_t batch, std::span<float> gradient);
+                    size_t batch, uint64_t noise, std::span<float> gradient);
   void clear_pads(std::span<float> gradient) const;
   std::span<float> buffer(size_t index, uint64_t floats) const;
 
@@ -94,6 +105,7 @@ class NetTrainer final : public Trainer {
   size_t probabilities_ = kNoBuffer;
   size_t losses_ = kNoBuffer;
   Arena arena_;
+  Random noise_{0, kNoiseStream};
 };
 
 void NetTrainer::list_stages() {
@@ -102,6 +114,7 @@ void NetTrainer::list_stages() {
   for (const LayerSpec& layer : spec_.layers) {
     Stage stage;
     stage.spec = &layer;
+    stage.index = stages_.size();
     stage.type = find_layer_type(layer.type);
     PACELINE_CHECK(stage.type != nullptr);
     if (stage.type->forward == nullptr) continue;
@@ -202,10 +215,11 @@ Status NetTrainer::check_batch(std::span<const float> parameters, std::span<cons
 }
 
 void NetTrainer::run_forward(std::span<const float> parameters, std::span<const float> features,
-                             size_t batch) {
+                             size_t batch, std::optional<uint64_t> noise) {
   std::span<const float> input = features;
   for (const Stage& stage : stages_) {
     ForwardPass pass;
+    if (noise) pass.noise = noise_of(stage, *noise);
     pass.batch = batch;
     pass.weight = tensor_of(parameters, stage.weight);
     pass.bias = tensor_of(parameters, stage.bias);
@@ -221,10 +235,11 @@ void NetTrainer::run_forward(std::span<const float> parameters, std::span<const 
 }
 
 void NetTrainer::run_backward(std::span<const float> parameters, std::span<const float> features,
-                              size_t batch, std::span<float> gradient) {
+                              size_t batch, uint64_t noise, std::span<float> gradient) {
   for (size_t i = stages_.size(); i-- > first_trained_;) {
     const Stage& stage = stages_[i];
     BackwardPass pass;
+    pass.noise = noise_of(stage, noise);
     pass.batch = batch;
     pass.weight = tensor_of(parameters, stage.weight);
     pass.input = i > 0 ? buffer(stages_[i - 1].output, batch * stage.input_features) : features;
@@ -256,7 +271,8 @@ Result<float> NetTrainer::gradient(std::span<const float> parameters,
   PACELINE_TRY(check_batch(parameters, features, labels));
   PACELINE_CHECK(gradient.size() == spec_.layout.element_count());
   const size_t batch = labels.size();
-  run_forward(parameters, features, batch);
+  const uint64_t noise = noise_.next();
+  run_forward(parameters, features, batch, noise);
   const std::span<float> outputs = buffer(stages_.back().output, batch * spec_.class_count);
   const std::span<float> probabilities = buffer(probabilities_, outputs.size());
   const std::span<float> losses = buffer(losses_, batch);
@@ -265,7 +281,7 @@ Result<float> NetTrainer::gradient(std::span<const float> parameters,
   double sum = 0.0;
   for (float loss : losses) sum += static_cast<double>(loss);
   softmax_gradient(spec_.class_count, labels, probabilities);
-  run_backward(parameters, features, batch, gradient);
+  run_backward(parameters, features, batch, noise, gradient);
   clear_pads(gradient);
   return static_cast<float>(sum / static_cast<double>(batch));
 }

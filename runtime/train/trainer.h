@@ -48,6 +48,9 @@ class Trainer {
   virtual Status predict(std::span<const float> parameters, std::span<const float> features,
                          std::span<float> probabilities) = 0;
 
+  // What dropout draws in the next calls of gradient() follows from `key` and how many came since.
+  virtual void seed_noise(uint64_t key) = 0;
+
   virtual size_t batch_max() const = 0;
   // Bytes of the arena: everything this object will ever use beside parameters, gradient and batch.
   virtual size_t planned_bytes() const = 0;

@@ -14,8 +14,10 @@ constexpr int kEpochDrawsLog2 = 33;  // random numbers that one epoch's order ma
 
 class DatasetTrainer final : public LocalTrainer {
  public:
-  DatasetTrainer(std::shared_ptr<LocalData> data, std::unique_ptr<Trainer> trainer, Random order)
-      : data_(std::move(data)), trainer_(std::move(trainer)), order_(order) {
+  // `noise` is what dropout draws from: of this run and this board.
+  DatasetTrainer(std::shared_ptr<LocalData> data, std::unique_ptr<Trainer> trainer, Random order,
+                 uint64_t noise)
+      : data_(std::move(data)), trainer_(std::move(trainer)), order_(order), noise_(noise) {
     const size_t batch = trainer_->batch_max();
     batch_rows_.resize(batch);
     features_.resize(batch * data_->dataset.feature_count());
@@ -30,6 +32,8 @@ class DatasetTrainer final : public LocalTrainer {
   Result<float> gradient(std::span<const float> parameters, uint32_t rows,
                          std::span<float> gradient) override {
     const size_t count = std::min<size_t>(rows, batch_rows_.size());
+    // By the place in the data, which outlives a restart.
+    trainer_->seed_noise(hash64(noise_ + epoch_) + next_);
     for (size_t i = 0; i < count; ++i) {
       if (next_ == rows_.size()) {
         ++epoch_;
@@ -79,6 +83,7 @@ class DatasetTrainer final : public LocalTrainer {
   std::shared_ptr<LocalData> data_;
   std::unique_ptr<Trainer> trainer_;
   Random order_;
+  uint64_t noise_ = 0;
   uint64_t epoch_ = 0;
   std::vector<uint32_t> rows_;  // of this epoch, shuffled
   size_t next_ = 0;
@@ -115,8 +120,9 @@ LocalRunFactory make_local_run_factory(std::shared_ptr<LocalData> data, std::str
         std::min<size_t>(run.spec.training.batch, data->split.training.size()), kEvaluationBatch);
     PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer, make_trainer(model, batch, backend));
     const uint64_t stream = crc32c(std::as_bytes(std::span(name)));
-    run.trainer = std::make_unique<DatasetTrainer>(data, std::move(trainer),
-                                                   Random(run.spec.training.seed, stream));
+    const uint64_t seed = run.spec.training.seed;
+    run.trainer = std::make_unique<DatasetTrainer>(data, std::move(trainer), Random(seed, stream),
+                                                   hash64(hash64(seed) + stream));
     return run;
   };
 }

@@ -93,6 +93,10 @@ TEST_CASE("parse_model: shapes are checked through the whole net") {
   CHECK(refusal(mlp_with("type = 'maxpool1d'\nkernel = 5\n"))
             .find("kernel 5 is longer than the signal of 4") != std::string::npos);
   CHECK(refusal(mlp_with("type = 'globalavgpool'\n")).find("gets [4]") != std::string::npos);
+  CHECK(refusal(mlp_with("type = 'group_norm'\ngroups = 3\n"))
+            .find("groups 3 must divide its 4 channels") != std::string::npos);
+  CHECK(refusal(mlp_with("type = 'group_norm'\ngroups = 4\n")).find("groups of one value") !=
+        std::string::npos);
   CHECK(refusal(mlp_with("type = 'dense'\nunits = 3\n"))
             .find("gives [3] but must give one output for each of the 2 classes") !=
         std::string::npos);

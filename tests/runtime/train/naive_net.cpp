@@ -92,6 +92,24 @@ Values pooling(const LayerSpec& layer, const Values& x) {
   return y;
 }
 
+Values normalization(const LayerSpec& layer, const Values& x, const double* scale,
+                     const double* bias) {
+  const bool grouped = layer.type == "group_norm";
+  const size_t group = x.size() / (grouped ? layer.groups : 1);
+  const size_t shared = grouped ? x.size() / layer.input_shape[0] : 1;
+  Values y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t begin = i / group * group;
+    double mean = 0.0, variance = 0.0;
+    for (size_t j = begin; j < begin + group; ++j) mean += x[j] / static_cast<double>(group);
+    for (size_t j = begin; j < begin + group; ++j)
+      variance += (x[j] - mean) * (x[j] - mean) / static_cast<double>(group);
+    const double normal = (x[i] - mean) / std::sqrt(variance + static_cast<double>(layer.epsilon));
+    y[i] = normal * (1.0 + scale[i / shared]) + bias[i / shared];
+  }
+  return y;
+}
+
 // Layers that take each value for itself.
 double activation(const LayerSpec& layer, double x) {
   if (layer.type == "relu") return std::max(x, 0.0);
@@ -108,7 +126,7 @@ double row_loss(const ModelSpec& spec, std::span<const double> parameters,
   size_t tensor = 0;
   for (const LayerSpec& layer : spec.layers) {
     const double *weight = nullptr, *bias = nullptr;
-    if (layer.type == "dense" || layer.type.starts_with("conv")) {
+    if (find_layer_type(layer.type)->append_tensors) {
       weight = parameters.data() + spec.layout.tensors()[tensor++].offset;
       bias = parameters.data() + spec.layout.tensors()[tensor++].offset;
     }
@@ -118,6 +136,8 @@ double row_loss(const ModelSpec& spec, std::span<const double> parameters,
       values = convolution(layer, values, weight, bias);
     } else if (layer.type.find("pool") != std::string::npos) {
       values = pooling(layer, values);
+    } else if (layer.type.ends_with("_norm")) {
+      values = normalization(layer, values, weight, bias);
     } else if (layer.type != "flatten") {
       for (double& value : values) value = activation(layer, value);
     }

@@ -147,6 +147,22 @@ TEST_CASE("gradient: pools of any shape agree with theirs") {
   }
 }
 
+TEST_CASE("gradient: normalisations agree with theirs") {
+  const auto norm = [](int groups) {
+    return groups == 0 ? std::string("[[layer]]\ntype = 'layer_norm'\n")
+                       : format_text("[[layer]]\ntype = 'group_norm'\ngroups = %d\n", groups);
+  };
+  for (const int groups : {0, 1, 2, 3, 6}) {
+    const std::string conv =
+        "filters = 6\nkernel = 3\n" + norm(groups) + "[[layer]]\ntype = 'tanh'\n";
+    check_derivatives(net("[2, 7, 6]", "[[layer]]\ntype = 'conv2d'\n" + conv));
+    check_derivatives(net("[2, 19]", "[[layer]]\ntype = 'conv1d'\n" + conv));
+    check_derivatives(net("[12, 3, 2]", norm(groups)));
+  }
+  for (const int groups : {0, 1, 2, 4})
+    check_derivatives(net("[7]", "[[layer]]\ntype = 'dense'\nunits = 40\n" + norm(groups)));
+}
+
 TEST_CASE("gradient: small nets agree with the derivative of their definition") {
   check_derivatives(test::kSmallMlp);
   check_derivatives(test::kSmallCnn);
