@@ -96,7 +96,7 @@ FleetOptions fleet_options(const Setting& setting) {
 
 struct Board {
   LocalRun run;
-  Sgd optimizer;
+  Optimizer optimizer;
   std::vector<float> parameters, gradient;
 };
 
@@ -106,7 +106,7 @@ double steps_alone(const FleetOptions& options, std::vector<uint64_t> steps) {
   const auto count = static_cast<size_t>(model.layout.element_count());
   std::vector<Board> boards;
   for (const FleetWorker& worker : options.workers) {
-    boards.push_back({worker.factory(kRun).value(), Sgd(count, 0.9f), std::vector<float>(count),
+    boards.push_back({worker.factory(kRun).value(), Optimizer({}, count), std::vector<float>(count),
                       std::vector<float>(count)});
     init_parameters(model, 1, boards.back().parameters);
   }

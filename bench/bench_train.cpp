@@ -17,6 +17,7 @@
 
 #include "runtime/base/random.h"
 #include "runtime/train/model.h"
+#include "runtime/train/optimizer.h"
 #include "runtime/train/trainer.h"
 
 namespace paceline {
@@ -126,7 +127,7 @@ Result<Rate> measure(const Net& net, const std::string& backend, double seconds)
   std::vector<float> parameters(static_cast<size_t>(spec.layout.element_count())),
       gradient(parameters.size());
   init_parameters(spec, 1, parameters);
-  Sgd sgd(parameters.size(), 0.9f);
+  Optimizer sgd({}, parameters.size());
   std::vector<double> rates;
   size_t step = 0;
   // The first repeat warms caches and clock and isn't counted.

@@ -13,7 +13,7 @@ constexpr size_t kEvaluationBatch = 250;
 
 struct Board {
   std::unique_ptr<LocalTrainer> trainer;
-  std::unique_ptr<Sgd> optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   std::vector<float> residual;
   EncodedUpdate update;
 };
@@ -49,7 +49,8 @@ class Rounds {
       Board board;
       PACELINE_ASSIGN(LocalRun run, make_local_run_factory(task.boards[i], name, "auto")(task.run));
       board.trainer = std::move(run.trainer);
-      board.optimizer = std::make_unique<Sgd>(count, static_cast<float>(options.momentum));
+      run.spec.training.momentum = options.momentum;
+      board.optimizer = std::make_unique<Optimizer>(make_optimizer(run.spec));
       board.residual.assign(count, 0.0f);
       rounds.boards_.push_back(std::move(board));
     }

@@ -65,24 +65,4 @@ Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batc
 // Names that make_trainer() takes on this machine, best first; "reference" is the last.
 std::vector<std::string> backends();
 
-// Stochastic gradient descent with momentum, in weight units (the server never multiplies by a
-// rate):
-//   m = beta * m + g;  w = w - rate * m.   (Sutskever et al. 2013, without Nesterov.)
-// Element by element: the same bytes on every machine. |m| < 2^-90 becomes +0.
-class Sgd {
- public:
-  Sgd(size_t element_count, float beta);
-  void step(std::span<const float> gradient, float rate, std::span<float> parameters);
-  // m *= beta^steps, for steps that were missed.
-  void decay(uint32_t steps);
-  void drop();
-  float beta() const { return beta_; }
-  std::span<const float> momentum() const { return momentum_; }
-  std::span<float> momentum() { return momentum_; }
-
- private:
-  float beta_;
-  std::vector<float> momentum_;
-};
-
 }  // namespace paceline

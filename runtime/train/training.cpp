@@ -1,8 +1,67 @@
 #include "runtime/train/training.h"
 
+#include <algorithm>
+
 #include "runtime/base/config.h"
+#include "runtime/base/nearest.h"
 
 namespace paceline {
+namespace {
+
+Status read_kind(ConfigSection& section, OptimizerKind* kind) {
+  const std::span<const std::string_view> names = optimizer_names();
+  std::string name(names[0]);
+  section.read("optimizer", &name);
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    return fail(Code::kInvalidArgument, "%s: unknown optimizer '%s'%s",
+                section.place_of("optimizer").c_str(), name.c_str(),
+                suggest_name(name, names).c_str());
+  *kind = static_cast<OptimizerKind>(found - names.begin());
+  return {};
+}
+
+// A key that nothing would read is a misunderstanding.
+Status refuse_idle_keys(ConfigSection& section, OptimizerKind kind) {
+  const bool adam = kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamw;
+  struct Idle {
+    const char* key;
+    bool idle;
+    const char* reason;
+  };
+  const Idle keys[] = {{"momentum", adam, "give beta1 instead"},
+                       {"beta1", !adam, "give momentum instead, or optimizer = \"adam\""},
+                       {"beta2", !is_adaptive(kind), "leave it out"},
+                       {"epsilon", !is_adaptive(kind), "leave it out"}};
+  for (const Idle& key : keys)
+    if (key.idle && section.has(key.key))
+      return fail(Code::kInvalidArgument, "%s: optimizer %s has no '%s'; %s",
+                  section.place_of(key.key).c_str(),
+                  std::string(optimizer_names()[static_cast<size_t>(kind)]).c_str(), key.key,
+                  key.reason);
+  return {};
+}
+
+Status read_optimizer(ConfigSection& section, TrainingSpec* training) {
+  OptimizerOptions& options = training->optimizer;
+  PACELINE_TRY(read_kind(section, &options.kind));
+  PACELINE_TRY(refuse_idle_keys(section, options.kind));
+  double beta2 = 0.999, epsilon = 1e-8, clip = 0;
+  double weight_decay = options.kind == OptimizerKind::kAdamw ? 0.01 : 0;
+  section.read("momentum", &training->momentum, 0, 0.9999);
+  section.read("beta1", &training->momentum, 0, 0.9999);
+  section.read("beta2", &beta2, 0.5, 0.9999);
+  section.read("epsilon", &epsilon, 1e-12, 1);
+  section.read("weight_decay", &weight_decay, 0, 1);
+  section.read("clip", &clip, 0, 1e9);
+  options.beta2 = static_cast<float>(beta2);
+  options.epsilon = static_cast<float>(epsilon);
+  options.weight_decay = static_cast<float>(weight_decay);
+  options.clip = static_cast<float>(clip);
+  return {};
+}
+
+}  // namespace
 
 Result<RunSpec> parse_run(std::string_view toml) {
   RunSpec run;
@@ -12,11 +71,22 @@ Result<RunSpec> parse_run(std::string_view toml) {
   ConfigSection section = config.section("training");
   section.read("batch", &training.batch, 1, 65'536);
   section.read("rate", &training.rate, 1e-9, 100);
-  section.read("momentum", &training.momentum, 0, 0.9999);
+  PACELINE_TRY(read_optimizer(section, &training));
   section.read("keep", &training.keep, 0.5, 1);
   section.read("seed", &training.seed, 0, INT64_MAX);
   PACELINE_TRY(section.finish());
   return run;
+}
+
+Optimizer make_optimizer(const RunSpec& run) {
+  OptimizerOptions options = run.training.optimizer;
+  options.beta1 = static_cast<float>(run.training.momentum);
+  std::vector<ElementRange> weights;
+  for (const TensorSpec& tensor : run.model.layout.tensors())
+    if (tensor.tensor_class == TensorClass::kWeight)
+      weights.push_back(
+          {static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.offset + tensor.count)});
+  return Optimizer(options, static_cast<size_t>(run.model.layout.element_count()), weights);
 }
 
 }  // namespace paceline

@@ -3,7 +3,8 @@
 //   [training]
 //   batch = 32          # rows of one local step
 //   rate = 0.02         # learning rate at the start; the server's directives carry the present one
-//   momentum = 0.9
+//   optimizer = "sgd"   # or another of optimizer.h
+//   momentum = 0.9      # of sgd, nesterov and rmsprop; adam and adamw have beta1
 //   keep = 1.0          # factor on every parameter at each new version (weight decay); 1 = none
 //   seed = 1            # of the model's start, the rotations and the order of rows
 #pragma once
@@ -14,6 +15,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/train/model.h"
+#include "runtime/train/optimizer.h"
 
 namespace paceline {
 
@@ -21,6 +23,7 @@ struct TrainingSpec {
   uint32_t batch = 32;
   double rate = 0.05;
   double momentum = 0.9;
+  OptimizerOptions optimizer;  // but for beta1, which is `momentum`
   double keep = 1;
   uint64_t seed = 1;
 };
@@ -35,5 +38,7 @@ struct RunSpec {
 // data/schema.h.
 // Errors: as parse_model().
 Result<RunSpec> parse_run(std::string_view toml);
+
+Optimizer make_optimizer(const RunSpec& run);
 
 }  // namespace paceline

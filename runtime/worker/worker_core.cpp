@@ -39,7 +39,7 @@ Bytes WorkerCore::save() const {
   state.update_norms = update_norms_;
   state.residual_norms = residual_norms_;
   state.residual = residual_;
-  state.momentum.assign(optimizer_->momentum().begin(), optimizer_->momentum().end());
+  state.optimizer = optimizer_->state();
   return encode_state(state);
 }
 

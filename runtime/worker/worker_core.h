@@ -260,7 +260,7 @@ class WorkerCore {
   std::string run_text_;
   uint64_t run_checksum_ = 0;
   LocalRun run_;
-  std::optional<Sgd> optimizer_;
+  std::optional<Optimizer> optimizer_;
   uint64_t seed_ = 0;
   std::vector<float> published_;  // as every worker of this publication holds it
   std::vector<float> local_;

@@ -43,7 +43,7 @@ Status WorkerCore::adopt_run(const Welcome& welcome) {
   const size_t elements = static_cast<size_t>(run_.spec.model.layout.element_count());
   for (std::vector<float>* flat : {&published_, &local_, &base_, &residual_, &gradient_, &scratch_})
     flat->assign(elements, 0.0f);
-  optimizer_.emplace(elements, static_cast<float>(run_.spec.training.momentum));
+  optimizer_.emplace(make_optimizer(run_.spec));
   publication_ = 0;
   local_publication_ = 0;
   published_checksum_ = 0;
@@ -86,7 +86,8 @@ void WorkerCore::resume(const Welcome& welcome) {
   round_ = saved.round;
   directive_.tau = std::clamp(saved.tau, 1u, kTauMax);
   pending_ = std::move(saved.pending);
-  std::ranges::copy(saved.momentum, optimizer_->momentum().begin());
+  if (!optimizer_->restore(std::move(saved.optimizer)))
+    log_warning("what was kept of the optimizer does not fit; it starts anew");
   log_info("going on with what was kept from the last life, settled up to update %llu%s",
            static_cast<unsigned long long>(last_settled_), pending_ ? "; one is pending" : "");
   log_debug("residual checksum %08x", model_checksum(residual_));

@@ -9,7 +9,8 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kMagic = 0x574C4350;  // "PCLW"; for ever
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersionWithoutSquares = 1;  // still read
 
 void put_norms(const std::deque<double>& norms, ByteWriter* out) {
   out->put(static_cast<uint32_t>(norms.size()));
@@ -35,6 +36,19 @@ Result<std::vector<float>> get_flat(size_t count, ByteReader* in) {
   for (const float value : flat)
     if (!(std::fabs(value) < 0x1p118f)) return fail(Code::kCorrupt, "a value that is not finite");
   return flat;
+}
+
+Result<OptimizerState> get_optimizer(uint32_t version, size_t count, ByteReader* in) {
+  OptimizerState optimizer;
+  PACELINE_ASSIGN(optimizer.momentum, get_flat(count, in));
+  if (version == kVersionWithoutSquares) return optimizer;
+  PACELINE_ASSIGN(optimizer.steps, in->get<uint32_t>());
+  PACELINE_ASSIGN(const uint8_t has_squares, in->get<uint8_t>());
+  if (has_squares > 1) return fail(Code::kCorrupt, "whether the optimizer has squares");
+  if (has_squares == 1) {
+    PACELINE_ASSIGN(optimizer.squares, get_flat(count, in));
+  }
+  return optimizer;
 }
 
 void put_pending(const PendingUpdate& pending, ByteWriter* out) {
@@ -105,7 +119,10 @@ Bytes encode_state(const WorkerState& state) {
   put_norms(state.residual_norms, &out);
   out.put(uint64_t{state.residual.size()});
   out.put_bytes(std::as_bytes(std::span(state.residual)));
-  out.put_bytes(std::as_bytes(std::span(state.momentum)));
+  out.put_bytes(std::as_bytes(std::span(state.optimizer.momentum)));
+  out.put(state.optimizer.steps);
+  out.put(static_cast<uint8_t>(!state.optimizer.squares.empty()));
+  out.put_bytes(std::as_bytes(std::span(state.optimizer.squares)));
   out.put(static_cast<uint8_t>(state.pending.has_value()));
   if (state.pending) put_pending(*state.pending, &out);
   return out.take();
@@ -115,8 +132,9 @@ Result<WorkerState> decode_state(ByteSpan bytes) {
   ByteReader in(bytes);
   PACELINE_ASSIGN(const uint32_t magic, in.get<uint32_t>());
   PACELINE_ASSIGN(const uint32_t version, in.get<uint32_t>());
-  if (magic != kMagic || version != kVersion)
-    return fail(Code::kCorrupt, "not a worker's state of version %u", kVersion);
+  if (magic != kMagic || version < kVersionWithoutSquares || version > kVersion)
+    return fail(Code::kCorrupt, "not a worker's state of version %u to %u", kVersionWithoutSquares,
+                kVersion);
   WorkerState state;
   PACELINE_ASSIGN(state.name, in.get_text(kNameBytesMax));
   PACELINE_ASSIGN(state.run_checksum, in.get<uint64_t>());
@@ -134,7 +152,7 @@ Result<WorkerState> decode_state(ByteSpan bytes) {
   if (elements > kModelElementsMax)
     return fail(Code::kCorrupt, "%llu parameters", static_cast<unsigned long long>(elements));
   PACELINE_ASSIGN(state.residual, get_flat(static_cast<size_t>(elements), &in));
-  PACELINE_ASSIGN(state.momentum, get_flat(static_cast<size_t>(elements), &in));
+  PACELINE_ASSIGN(state.optimizer, get_optimizer(version, static_cast<size_t>(elements), &in));
   PACELINE_ASSIGN(const uint8_t has_pending, in.get<uint8_t>());
   if (has_pending > 1) return fail(Code::kCorrupt, "whether an update is pending");
   if (has_pending == 1) {

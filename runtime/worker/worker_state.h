@@ -14,6 +14,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/quant/codec.h"
+#include "runtime/train/optimizer.h"
 #include "runtime/wire/messages.h"
 
 namespace paceline {
@@ -58,7 +59,7 @@ struct WorkerState {
   std::deque<double> update_norms;
   std::deque<double> residual_norms;
   std::vector<float> residual;
-  std::vector<float> momentum;  // as long as the residual
+  OptimizerState optimizer;  // its vectors are as long as the residual
 };
 
 inline constexpr size_t kNormWindow = 20;  // exchanges that update_norms and residual_norms span

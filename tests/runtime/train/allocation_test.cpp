@@ -19,7 +19,7 @@ TEST_CASE("gradient, evaluate and step: no allocation after make_trainer") {
     const test::Batch batch = test::random_batch(spec, 33, random);
     for (const std::string& backend : backends()) {
       auto trainer = make_trainer(spec, 33, backend);
-      Sgd sgd(parameters.size(), 0.9f);
+      Optimizer sgd({}, parameters.size());
       const uint64_t calls = test::allocation_counts().calls;
       for (size_t rows = 1; rows <= 33; ++rows) {
         const std::span<const float> features(batch.features.data(), rows * test::row_floats(spec));

@@ -189,7 +189,7 @@ TEST_CASE("gradient and step: a net learns what a linear one can't, on every bac
   for (const std::string& backend : backends()) {
     auto trainer = make_trainer(spec, 4, backend);
     init_parameters(spec, 3, parameters);
-    Sgd sgd(parameters.size(), 0.9f);
+    Optimizer sgd({}, parameters.size());
     float loss = 1.0f;
     for (int step = 0; step < 300; ++step) {
       loss = *(*trainer)->gradient(parameters, features, labels, gradient);

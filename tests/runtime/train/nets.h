@@ -9,6 +9,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/random.h"
 #include "runtime/train/model.h"
+#include "runtime/train/optimizer.h"
 #include "runtime/train/trainer.h"
 
 namespace paceline::test {

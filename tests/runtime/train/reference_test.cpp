@@ -20,7 +20,7 @@ uint32_t trained_checksum(std::string_view toml) {
   init_parameters(spec, 7, parameters);
   auto trainer = make_trainer(spec, 8, "reference");
   REQUIRE(trainer.has_value());
-  Sgd sgd(parameters.size(), 0.9f);
+  Optimizer sgd({}, parameters.size());
   Random random(7, 99);
   for (int step = 0; step < 20; ++step) {
     const test::Batch batch = test::random_batch(spec, 8, random);

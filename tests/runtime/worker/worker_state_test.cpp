@@ -87,9 +87,21 @@ TEST_SUITE("worker/state") {
     CHECK(busy.last_settled == 1);
     REQUIRE(busy.pending.has_value());
     CHECK(busy.pending->sequence == 2);
-    CHECK(std::ranges::any_of(busy.momentum, [](float m) { return m != 0; }));
+    CHECK(std::ranges::any_of(busy.optimizer.momentum, [](float m) { return m != 0; }));
     WorkerDesk blank({});
     CHECK(blank.core().save().empty());
+  }
+
+  TEST_CASE("a state of version 1, without squares, is still read") {
+    const Stopped life;
+    Bytes old = life.idle;
+    // Before the last byte, which says that nothing is pending: steps and that there are none.
+    old.erase(old.end() - 6, old.end() - 1);
+    old[4] = std::byte{1};
+    const WorkerState state = decode_state(old).value();
+    CHECK(encode_state(state) == life.idle);
+    old[4] = std::byte{3};
+    CHECK_FALSE(decode_state(old).has_value());
   }
 
   TEST_CASE("no truncation, tail or changed byte is read past its end or taken for more") {
@@ -108,7 +120,7 @@ TEST_SUITE("worker/state") {
           static_cast<std::byte>(1u << random.below(8));
       const Result<WorkerState> state = decode_state(changed);
       if (!state) continue;
-      CHECK(state->residual.size() == state->momentum.size());
+      CHECK(state->residual.size() == state->optimizer.momentum.size());
       WorkerDesk next({});
       if (!next.core().restore(changed).ok()) continue;
       next.start();
