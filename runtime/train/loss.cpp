@@ -3,33 +3,54 @@
 #include "runtime/train/math.h"
 
 namespace paceline {
+namespace {
+
+float class_weight(const LossOptions& options, int32_t label) {
+  return options.class_weights.empty() ? 1.0f : options.class_weights[static_cast<size_t>(label)];
+}
+
+}  // namespace
 
 // Passes over the whole batch, not row by row: rows are short, and so the exponentials fill
 // vectors.
 void softmax_cross_entropy(size_t class_count, std::span<const int32_t> labels,
-                           std::span<float> outputs, std::span<float> losses) {
+                           std::span<float> outputs, std::span<float> losses,
+                           const LossOptions& options) {
   for (size_t row = 0; row < losses.size(); ++row) {
     const std::span<float> values = outputs.subspan(row * class_count, class_count);
     const float largest = values[first_largest(values)];
     for (float& value : values) value -= largest;
     losses[row] = values[static_cast<size_t>(labels[row])];
+    if (options.smoothing > 0) {
+      float sum = 0.0f;
+      for (float value : values) sum += value;
+      losses[row] = (1.0f - options.smoothing) * losses[row] +
+                    options.smoothing * (sum / static_cast<float>(class_count));
+    }
   }
   for (float& value : outputs) value = exp_nonpositive(value);
   for (size_t row = 0; row < losses.size(); ++row) {
     const std::span<float> values = outputs.subspan(row * class_count, class_count);
     float sum = 0.0f;
     for (float value : values) sum += value;
-    losses[row] = log_positive(sum) - losses[row];
+    losses[row] = class_weight(options, labels[row]) * (log_positive(sum) - losses[row]);
     const float scale = 1.0f / sum;
     for (float& value : values) value *= scale;
   }
 }
 
 void softmax_gradient(size_t class_count, std::span<const int32_t> labels,
-                      std::span<float> probabilities) {
+                      std::span<float> probabilities, const LossOptions& options) {
   const float share = 1.0f / static_cast<float>(labels.size());
-  for (size_t row = 0; row < labels.size(); ++row)
-    probabilities[row * class_count + static_cast<size_t>(labels[row])] -= 1.0f;
+  const float elsewhere = options.smoothing / static_cast<float>(class_count);
+  for (size_t row = 0; row < labels.size(); ++row) {
+    const std::span<float> values = probabilities.subspan(row * class_count, class_count);
+    values[static_cast<size_t>(labels[row])] -= 1.0f - options.smoothing;
+    if (options.smoothing > 0)
+      for (float& value : values) value -= elsewhere;
+    if (!options.class_weights.empty())
+      for (float& value : values) value *= class_weight(options, labels[row]);
+  }
   for (float& value : probabilities) value *= share;
 }
 

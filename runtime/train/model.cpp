@@ -111,8 +111,15 @@ Result<std::string> read_name(const toml::table& table, const LayerType& type, i
   return *name;
 }
 
+Result<Frozen> read_frozen(const toml::node& node) {
+  if (const auto all = node.value_exact<bool>()) return *all ? Frozen::kAll : Frozen::kNone;
+  if (node.value_exact<std::string>() == "weights") return Frozen::kWeights;
+  return fail_at(node, "'frozen' must be true, false or \"weights\"");
+}
+
 Status read_keys(const toml::table& table, const LayerType& type, LayerSpec& spec) {
   std::vector<std::string_view> known = {"type", "name"};
+  if (type.append_tensors) known.push_back("frozen");
   for (const LayerKey& key : type.keys) known.push_back(key.name);
   for (const LayerFraction& key : type.fractions) known.push_back(key.name);
   PACELINE_TRY(reject_unknown_keys(table, "a layer of type \"" + spec.type + "\"", known));
@@ -122,6 +129,9 @@ Status read_keys(const toml::table& table, const LayerType& type, LayerSpec& spe
     } else if (key.required) {
       return fail_at(table, "layer '" + spec.name + "' needs '" + std::string(key.name) + "'");
     }
+  }
+  if (const toml::node* node = table.get("frozen")) {
+    PACELINE_ASSIGN(spec.frozen, read_frozen(*node));
   }
   for (const LayerFraction& key : type.fractions) {
     spec.*key.value = key.preset;
@@ -199,9 +209,14 @@ Result<ModelSpec> parse_model(std::string_view text) {
   PACELINE_TRY(read_layers(root, *model, spec));
 
   std::vector<TensorSpec> tensors;
+  bool learns = false;
   for (const LayerSpec& layer : spec.layers)
-    if (const LayerType* type = find_layer_type(layer.type); type->append_tensors)
+    if (const LayerType* type = find_layer_type(layer.type); type->append_tensors) {
       type->append_tensors(layer, tensors);
+      learns = learns || layer.frozen != Frozen::kAll;
+    }
+  if (!tensors.empty() && !learns)
+    return fail_at(*model, "every layer is frozen: leave out 'frozen' in the last one at least");
   auto layout = ParameterLayout::make(std::move(tensors));
   if (!layout) return fail_at(*model, layout.error().message());
   spec.layout = std::move(*layout);

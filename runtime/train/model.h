@@ -27,19 +27,26 @@
 
 namespace paceline {
 
+enum class Frozen : uint8_t {
+  kNone,
+  kWeights,  // all but the bias
+  kAll,
+};
+
 struct LayerSpec {
-  std::string type;       // a name of layers.inc: "dense", "conv2d", "relu"
-  std::string name;       // "dense1": type and how many of it came before, or as given
-  uint32_t units = 0;     // dense
-  uint32_t filters = 0;   // convolutions
-  uint32_t kernel = 0;    // convolutions and pools: the window's side
-  uint32_t stride = 0;    // convolutions (default 1), pools (default kernel)
-  uint32_t padding = 0;   // convolutions: zeros on each side
-  uint32_t dilation = 0;  // convolutions: inputs from one tap to the next (default 1)
-  uint32_t groups = 0;    // convolutions (default 1), group_norm
-  float slope = 0;        // leaky_relu
-  float rate = 0;         // dropout
-  float epsilon = 0;      // normalisations
+  std::string type;               // a name of layers.inc: "dense", "conv2d", "relu"
+  std::string name;               // "dense1": type and how many of it came before, or as given
+  uint32_t units = 0;             // dense
+  uint32_t filters = 0;           // convolutions
+  uint32_t kernel = 0;            // convolutions and pools: the window's side
+  uint32_t stride = 0;            // convolutions (default 1), pools (default kernel)
+  uint32_t padding = 0;           // convolutions: zeros on each side
+  uint32_t dilation = 0;          // convolutions: inputs from one tap to the next (default 1)
+  uint32_t groups = 0;            // convolutions (default 1), group_norm
+  float slope = 0;                // leaky_relu
+  float rate = 0;                 // dropout
+  float epsilon = 0;              // normalisations
+  Frozen frozen = Frozen::kNone;  // what stays as it started: its gradient is +0
   // Derived shapes of one row: {channels, height, width} or {features}.
   std::vector<uint32_t> input_shape;
   std::vector<uint32_t> output_shape;

@@ -63,8 +63,9 @@ uint64_t noise_of(const Stage& stage, uint64_t batch_noise) {
 class NetTrainer final : public Trainer {
  public:
   // `kernels` is null for the reference.
-  NetTrainer(const ModelSpec& spec, size_t batch_max, const GemmKernels* kernels)
-      : spec_(spec), batch_max_(batch_max), kernels_(kernels) {
+  NetTrainer(const ModelSpec& spec, size_t batch_max, const GemmKernels* kernels,
+             const LossOptions& loss)
+      : spec_(spec), batch_max_(batch_max), kernels_(kernels), loss_(loss) {
     list_stages();
     plan_memory();
   }
@@ -94,13 +95,15 @@ class NetTrainer final : public Trainer {
   void run_backward(std::span<const float> parameters, std::span<const float> features,
                     size_t batch, uint64_t noise, std::span<float> gradient);
   void clear_pads(std::span<float> gradient) const;
+  void clear_frozen(std::span<float> gradient) const;
   std::span<float> buffer(size_t index, uint64_t floats) const;
 
   const ModelSpec spec_;
   const size_t batch_max_;
   const GemmKernels* const kernels_;
+  const LossOptions loss_;
   std::vector<Stage> stages_;
-  size_t first_trained_ = 0;  // stages before it have no parameters and need no gradient
+  size_t first_trained_ = 0;  // stages before it learn nothing and need no gradient
   MemoryPlan plan_;
   size_t probabilities_ = kNoBuffer;
   size_t losses_ = kNoBuffer;
@@ -124,7 +127,7 @@ void NetTrainer::list_stages() {
       PACELINE_CHECK(tensor + 2 <= spec_.layout.tensors().size());
       stage.weight = &spec_.layout.tensors()[tensor++];
       stage.bias = &spec_.layout.tensors()[tensor++];
-      first_trained_ = std::min(first_trained_, stages_.size());
+      if (layer.frozen != Frozen::kAll) first_trained_ = std::min(first_trained_, stages_.size());
     }
     if (kernels_ && stage.type->scratch_floats)
       stage.scratch_floats = stage.type->scratch_floats(layer, *kernels_, batch_max_);
@@ -147,8 +150,10 @@ void NetTrainer::plan_memory() {
       ++end;
     uint32_t last = end;
     for (uint32_t user = i; user < end; ++user)
-      if (stages_[user].type->backward_reads_output) last = std::max(last, 2 * n - user);
-    if (end < n && stages_[end].type->backward_reads_input) last = std::max(last, 2 * n - end);
+      if (user >= first_trained_ && stages_[user].type->backward_reads_output)
+        last = std::max(last, 2 * n - user);
+    if (end < n && end >= first_trained_ && stages_[end].type->backward_reads_input)
+      last = std::max(last, 2 * n - end);
     const size_t shared = plan_.add(rows(stages_[i].output_features), i, last);
     for (; i < end; ++i) stages_[i].output = shared;
   }
@@ -265,6 +270,15 @@ void NetTrainer::clear_pads(std::span<float> gradient) const {
   }
 }
 
+void NetTrainer::clear_frozen(std::span<float> gradient) const {
+  for (const Stage& stage : stages_) {
+    if (stage.spec->frozen == Frozen::kNone) continue;
+    std::ranges::fill(tensor_of(gradient, stage.weight), 0.0f);
+    if (stage.spec->frozen == Frozen::kAll)
+      std::ranges::fill(tensor_of(gradient, stage.bias), 0.0f);
+  }
+}
+
 Result<float> NetTrainer::gradient(std::span<const float> parameters,
                                    std::span<const float> features, std::span<const int32_t> labels,
                                    std::span<float> gradient) {
@@ -277,11 +291,12 @@ Result<float> NetTrainer::gradient(std::span<const float> parameters,
   const std::span<float> probabilities = buffer(probabilities_, outputs.size());
   const std::span<float> losses = buffer(losses_, batch);
   std::copy(outputs.begin(), outputs.end(), probabilities.begin());
-  softmax_cross_entropy(spec_.class_count, labels, probabilities, losses);
+  softmax_cross_entropy(spec_.class_count, labels, probabilities, losses, loss_);
   double sum = 0.0;
   for (float loss : losses) sum += static_cast<double>(loss);
-  softmax_gradient(spec_.class_count, labels, probabilities);
+  softmax_gradient(spec_.class_count, labels, probabilities, loss_);
   run_backward(parameters, features, batch, noise, gradient);
+  clear_frozen(gradient);
   clear_pads(gradient);
   return static_cast<float>(sum / static_cast<double>(batch));
 }
@@ -330,7 +345,8 @@ Status NetTrainer::predict(std::span<const float> parameters, std::span<const fl
 }  // namespace
 
 Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batch_max,
-                                              std::string_view backend) {
+                                              std::string_view backend, const LossOptions& loss) {
+  PACELINE_CHECK(loss.class_weights.empty() || loss.class_weights.size() == spec.class_count);
   if (batch_max == 0 || batch_max > kBatchMax)
     return fail(Code::kInvalidArgument, "a batch of %zu rows, must be 1 to %zu", batch_max,
                 kBatchMax);
@@ -350,7 +366,7 @@ Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batc
                   suggest_name(backend, known).c_str());
     }
   }
-  auto trainer = std::make_unique<NetTrainer>(spec, batch_max, kernels);
+  auto trainer = std::make_unique<NetTrainer>(spec, batch_max, kernels, loss);
   PACELINE_TRY(trainer->allocate());
   return std::unique_ptr<Trainer>(std::move(trainer));
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/train/loss.h"
 #include "runtime/train/model.h"
 
 namespace paceline {
@@ -29,7 +30,7 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
 
-  // Mean softmax cross entropy over the batch and its gradient.
+  // Mean loss over the batch, softmax cross entropy, and its gradient.
   //   parameters [layout.element_count()]
   //   features   [labels.size()][input_features]
   //   labels     1 to batch_max() of them, each < class_count (checked: kInvalidArgument)
@@ -59,8 +60,10 @@ class Trainer {
 
 // backend  "auto" (the fastest that this CPU verifies), "reference", or a name of backends(): an
 //          unknown or unusable one is an error, never a fallback.
+// loss     of gradient() alone; class_weights has class_count entries or none
 Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batch_max,
-                                              std::string_view backend);
+                                              std::string_view backend,
+                                              const LossOptions& loss = {});
 
 // Names that make_trainer() takes on this machine, best first; "reference" is the last.
 std::vector<std::string> backends();

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/base/check.h"
 #include "runtime/base/config.h"
 #include "runtime/base/nearest.h"
+#include "runtime/train/layer.h"
 
 namespace paceline {
 namespace {
@@ -61,6 +63,29 @@ Status read_optimizer(ConfigSection& section, TrainingSpec* training) {
   return {};
 }
 
+Status read_loss(ConfigSection& section, uint32_t class_count, LossOptions* loss) {
+  double smoothing = 0;
+  std::vector<double> weights;
+  section.read("label_smoothing", &smoothing, 0, 0.5);
+  section.read("class_weights", &weights, 0, 1000);
+  if (!weights.empty() && weights.size() != class_count)
+    return fail(Code::kInvalidArgument, "%s: %zu class_weights for %u classes",
+                section.place_of("class_weights").c_str(), weights.size(), class_count);
+  loss->smoothing = static_cast<float>(smoothing);
+  for (const double weight : weights) loss->class_weights.push_back(static_cast<float>(weight));
+  return {};
+}
+
+// The server multiplies every parameter by `keep`.
+Status check_keep(ConfigSection& section, const RunSpec& run) {
+  for (const LayerSpec& layer : run.model.layers)
+    if (layer.frozen != Frozen::kNone && run.training.keep < 1)
+      return fail(Code::kInvalidArgument,
+                  "%s: keep %g would shrink layer '%s', which is frozen; use weight_decay",
+                  section.place_of("keep").c_str(), run.training.keep, layer.name.c_str());
+  return {};
+}
+
 }  // namespace
 
 Result<RunSpec> parse_run(std::string_view toml) {
@@ -74,7 +99,9 @@ Result<RunSpec> parse_run(std::string_view toml) {
   PACELINE_TRY(read_optimizer(section, &training));
   section.read("keep", &training.keep, 0.5, 1);
   section.read("seed", &training.seed, 0, INT64_MAX);
+  PACELINE_TRY(read_loss(section, run.model.class_count, &training.loss));
   PACELINE_TRY(section.finish());
+  PACELINE_TRY(check_keep(section, run));
   return run;
 }
 
@@ -82,8 +109,14 @@ Optimizer make_optimizer(const RunSpec& run) {
   OptimizerOptions options = run.training.optimizer;
   options.beta1 = static_cast<float>(run.training.momentum);
   std::vector<ElementRange> weights;
-  for (const TensorSpec& tensor : run.model.layout.tensors())
-    if (tensor.tensor_class == TensorClass::kWeight)
+  std::vector<Frozen> frozen;  // of each tensor
+  for (const LayerSpec& layer : run.model.layers)
+    if (find_layer_type(layer.type)->append_tensors) frozen.insert(frozen.end(), 2, layer.frozen);
+  const std::span<const TensorSpec> tensors = run.model.layout.tensors();
+  PACELINE_CHECK(frozen.size() == tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (const TensorSpec& tensor = tensors[i];
+        tensor.tensor_class == TensorClass::kWeight && frozen[i] == Frozen::kNone)
       weights.push_back(
           {static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.offset + tensor.count)});
   return Optimizer(options, static_cast<size_t>(run.model.layout.element_count()), weights);

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "runtime/base/status.h"
+#include "runtime/train/loss.h"
 #include "runtime/train/model.h"
 #include "runtime/train/optimizer.h"
 
@@ -26,6 +27,7 @@ struct TrainingSpec {
   OptimizerOptions optimizer;  // but for beta1, which is `momentum`
   double keep = 1;
   uint64_t seed = 1;
+  LossOptions loss;
 };
 
 // Model and training settings of one text: what a worker needs to know of a run.

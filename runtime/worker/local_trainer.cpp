@@ -118,7 +118,8 @@ LocalRunFactory make_local_run_factory(std::shared_ptr<LocalData> data, std::str
     if (schema.names_columns()) run.rows = rows_of(*data);
     const size_t batch = std::max<size_t>(
         std::min<size_t>(run.spec.training.batch, data->split.training.size()), kEvaluationBatch);
-    PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer, make_trainer(model, batch, backend));
+    PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
+                    make_trainer(model, batch, backend, run.spec.training.loss));
     const uint64_t stream = crc32c(std::as_bytes(std::span(name)));
     const uint64_t seed = run.spec.training.seed;
     run.trainer = std::make_unique<DatasetTrainer>(data, std::move(trainer), Random(seed, stream),

@@ -54,7 +54,8 @@ TEST_CASE("gradient: the share that is dropped is the rate, the rest is scaled b
   uint64_t dropped = 0, values = 0;
   for (int step = 0; step < 200; ++step) {
     const std::vector<float> gradient = learner.step(1);
-    const float unit = gradient[learner.spec.layout.tensors()[1].offset];  // of the bias
+    const float unit =
+        gradient[static_cast<size_t>(learner.spec.layout.tensors()[1].offset)];  // bias
     for (size_t i = 0; i < kWidth; ++i, ++values) {
       if (gradient[i] == 0.0f)
         ++dropped;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/base/checksum.h"
+#include "runtime/train/training.h"
 #include "tests/runtime/train/nets.h"
 
 namespace paceline {
@@ -149,6 +150,18 @@ TEST_CASE("parse_model: a fraction has a preset and bounds") {
         "line 6, column 9: 'slope' must be a number from 1e-06 to 1");
   CHECK(refusal(with_slope("slope = nan\n")).find("'slope' must be") != std::string::npos);
   CHECK(refusal(with_slope("slope = 'a'\n")).find("'slope' must be") != std::string::npos);
+}
+
+TEST_CASE("parse_model: frozen is a key of layers that learn, and not of all of them") {
+  const std::string dense = "type = 'dense'\nunits = 2\nfrozen = ";
+  CHECK(refusal(mlp_with(dense + "true\n")).find("every layer is frozen") != std::string::npos);
+  CHECK(refusal(mlp_with(dense + "1\n")).find("'frozen' must be true, false") != std::string::npos);
+  CHECK(test::model_of(mlp_with(dense + "'weights'\n")).layers[0].frozen == Frozen::kWeights);
+  CHECK(refusal(mlp_with("type = 'relu'\nfrozen = true\n")).find("unknown key 'frozen'") !=
+        std::string::npos);
+  const std::string head = "[[layer]]\ntype = 'dense'\nunits = 2\n[training]\nkeep = 0.9\n";
+  const auto run = parse_run(mlp_with(dense + "true\n" + head));
+  CHECK(run.error().message().find("keep 0.9 would shrink layer 'dense1'") != std::string::npos);
 }
 
 TEST_CASE("init_parameters: He-uniform within its limit, zero biases and pads, by the seed alone") {

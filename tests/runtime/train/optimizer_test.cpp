@@ -169,6 +169,8 @@ TEST_CASE("parse_run: an optimizer's keys, and no key that nothing would read") 
   CHECK(refusal("beta2 = 0.9\n").find("optimizer sgd has no 'beta2'") != std::string::npos);
   CHECK(refusal("optimizer = 'rmsprop'\nbeta1 = 0.9\n").find("give momentum instead") !=
         std::string::npos);
+  CHECK(refusal("class_weights = [1, 2, 3]\n").find("3 class_weights for 2 classes") !=
+        std::string::npos);
   CHECK(refusal("clip = -1\n").find("clip") != std::string::npos);
 }
 

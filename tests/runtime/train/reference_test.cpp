@@ -168,6 +168,75 @@ TEST_CASE("gradient: small nets agree with the derivative of their definition") 
   check_derivatives(test::kSmallCnn);
 }
 
+TEST_CASE("gradient: of what is frozen it is +0, the rest is as without; less memory is planned") {
+  const auto toml = [](const char* first, const char* second) {
+    return net("[2, 9, 8]", "[[layer]]\ntype = 'conv2d'\nfilters = 5\nkernel = 3\n" +
+                                std::string(first) + "[[layer]]\ntype = 'tanh'\n" +
+                                "[[layer]]\ntype = 'conv2d'\nfilters = 4\nkernel = 2\n" + second);
+  };
+  const std::string plain = toml("", "");
+  for (const auto& [first, second] : {std::pair{"frozen = true\n", ""},
+                                      {"frozen = true\n", "frozen = 'weights'\n"},
+                                      {"", "frozen = true\n"}}) {
+    const ModelSpec spec = test::model_of(plain), frozen = test::model_of(toml(first, second));
+    Random random(test::seed(), 8);
+    const std::vector<float> parameters = test::random_parameters(spec, random);
+    const test::Batch batch = test::random_batch(spec, 6, random);
+    for (const std::string& backend : backends()) {
+      std::vector<float> wanted(parameters.size()), gradient(parameters.size(), 3.0f);
+      auto a = *make_trainer(spec, 6, backend), b = *make_trainer(frozen, 6, backend);
+      REQUIRE(a->gradient(parameters, batch.features, batch.labels, wanted).has_value());
+      REQUIRE(b->gradient(parameters, batch.features, batch.labels, gradient).has_value());
+      CHECK(b->planned_bytes() <= a->planned_bytes());
+      const auto clear = [&](size_t tensor) {
+        std::ranges::fill(test::tensor_of(std::span(wanted), spec.layout.tensors()[tensor]), 0.0f);
+      };
+      for (size_t layer : {0u, 1u}) {
+        const Frozen kept = frozen.layers[2 * layer].frozen;
+        if (kept != Frozen::kNone) clear(2 * layer);
+        if (kept == Frozen::kAll) clear(2 * layer + 1);
+      }
+      CHECK(gradient == wanted);
+    }
+  }
+}
+
+TEST_CASE("gradient: label smoothing and class weights agree with the derivative of their loss") {
+  constexpr size_t kClasses = 4, kRows = 9;
+  Random random(test::seed(), 9);
+  const LossOptions options{0.2f, {1.0f, 0.5f, 3.0f, 0.0f}};
+  std::vector<float> outputs(kClasses * kRows), losses(kRows);
+  std::vector<int32_t> labels;
+  for (float& value : outputs) value = 3.0f * random.symmetric();
+  for (size_t row = 0; row < kRows; ++row)
+    labels.push_back(static_cast<int32_t>(random.below(kClasses)));
+  const auto mean_loss = [&](size_t moved, double by) {
+    double total = 0;
+    for (size_t row = 0; row < kRows; ++row) {
+      double sum = 0, target = 0;
+      const auto label = static_cast<size_t>(labels[row]);
+      for (size_t c = 0; c < kClasses; ++c) {
+        const size_t i = row * kClasses + c;
+        const double z = static_cast<double>(outputs[i]) + (i == moved ? by : 0);
+        sum += std::exp(z);
+        target += z * ((c == label ? 0.8 : 0.0) + 0.2 / kClasses);
+      }
+      total += static_cast<double>(options.class_weights[label]) * (std::log(sum) - target);
+    }
+    return total / kRows;
+  };
+  std::vector<float> gradient = outputs;
+  softmax_cross_entropy(kClasses, labels, gradient, losses, options);
+  double mean = 0;
+  for (float loss : losses) mean += static_cast<double>(loss) / kRows;
+  CHECK(mean == doctest::Approx(mean_loss(0, 0)).epsilon(1e-5));
+  softmax_gradient(kClasses, labels, gradient, options);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const double derivative = (mean_loss(i, 1e-6) - mean_loss(i, -1e-6)) / 2e-6;
+    CHECK(std::abs(static_cast<double>(gradient[i]) - derivative) < 2e-6);
+  }
+}
+
 TEST_CASE("gradient: twenty steps give the same bytes on every machine and compiler") {
   CHECK(trained_checksum(test::kSmallMlp) == 0x3EA9CAEEu);
   CHECK(trained_checksum(test::kSmallCnn) == 0x85BF09FEu);
