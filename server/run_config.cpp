@@ -103,6 +103,13 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   PACELINE_TRY(communication.finish());
   PACELINE_TRY(read_codec(codec_up, &core.codec_up, &core.codec_up_auto));
   PACELINE_TRY(read_codec(codec_down, &core.codec_down, &core.codec_down_auto));
+  const OptimizerKind optimizer = core.run.training.optimizer.kind;
+  if (is_adaptive(optimizer) && !core.codec_up_auto && core.codec_up == CodecId::kS1)
+    return fail(Code::kInvalidArgument,
+                "%s: codec_up s1 moves all weights of a block alike, which undoes the scale that "
+                "optimizer %s gives each; take s1r or q8, or optimizer sgd",
+                communication.place_of("codec_up").c_str(),
+                std::string(optimizer_names()[static_cast<size_t>(optimizer)]).c_str());
 
   std::string listen = serve.listen;
   ConfigSection server = config.section("server");

@@ -88,6 +88,8 @@ TEST_SUITE("server/run_config") {
     CHECK(message("[communication]\nrate_end = 2\n").find("run.toml:8:12:") == 0);
     CHECK(message("[communication]\ncodec_up = \"s1x\"\n").find("s1r") != std::string::npos);
     CHECK_FALSE(message("[server]\nlisten = \"udp://a\"\n").empty());
+    CHECK(message("[training]\noptimizer = \"adam\"\n[communication]\ncodec_up = \"s1\"\n")
+              .find("run.toml:10:12: codec_up s1 moves all weights") == 0);
   }
 
   TEST_CASE("a text that is too long to be sent to workers is refused") {
