@@ -4,6 +4,7 @@
 #include <random>
 
 #include "runtime/base/log.h"
+#include "runtime/net/address.h"
 
 namespace paceline {
 
@@ -45,17 +46,25 @@ Result<std::unique_ptr<ServerDaemon>> ServerDaemon::make(ServeConfig config) {
   if (store) PACELINE_TRY(store->save(core->save(), false));
   ListenOptions listen;
   listen.address = config.listen;
+  std::unique_ptr<Gate> gate;
+  if (!config.fleet_folder.empty()) {
+    PACELINE_ASSIGN(gate, Gate::open(config.fleet_folder, config.enrol_listen));
+    listen.tls = gate->server_tls();
+  }
   PACELINE_ASSIGN(std::unique_ptr<Listener> listener, listen_nng(listen));
-  return std::unique_ptr<ServerDaemon>(
-      new ServerDaemon(std::move(config), std::move(core), std::move(listener), std::move(store)));
+  if (gate) gate->set_port(port_of(listener->address()));
+  return std::unique_ptr<ServerDaemon>(new ServerDaemon(
+      std::move(config), std::move(core), std::move(listener), std::move(store), std::move(gate)));
 }
 
 ServerDaemon::ServerDaemon(ServeConfig config, std::unique_ptr<ServerCore> core,
-                           std::unique_ptr<Listener> listener, std::optional<StateStore> store)
+                           std::unique_ptr<Listener> listener, std::optional<StateStore> store,
+                           std::unique_ptr<Gate> gate)
     : config_(std::move(config)),
       core_(std::move(core)),
       listener_(std::move(listener)),
-      store_(std::move(store)) {}
+      store_(std::move(store)),
+      gate_(std::move(gate)) {}
 
 void ServerDaemon::stop(Stop how) {
   stop_ = how;
@@ -67,6 +76,12 @@ void ServerDaemon::serve_requests(TimeUs deadline) {
   for (int i = 0; i < kRequestsPerTurn && listener_->receive(&request, deadline); ++i) {
     deadline = 0;
     progress_.bytes_up += request.message.size();
+    if (gate_) {
+      if (const Status welcome = gate_->admit(request); !welcome.ok()) {
+        turn_away(std::move(request), welcome);
+        continue;
+      }
+    }
     const Result<Envelope> envelope = decode(request.message);
     if (!envelope) {
       if (const std::optional<std::string> more = broken_lines_.pass(monotonic_now_us()))
@@ -79,6 +94,30 @@ void ServerDaemon::serve_requests(TimeUs deadline) {
     core_->on_request(token, request.peer_identity, *envelope, monotonic_now_us());
     flush();
   }
+}
+
+// Told why, and disconnected when that has had time to arrive.
+void ServerDaemon::turn_away(Request request, const Status& why) {
+  const TimeUs now = monotonic_now_us();
+  if (const std::optional<std::string> more = refused_lines_.pass(now))
+    log_warning("refused %s: %s%s", request.peer_address.c_str(), why.message().c_str(),
+                more->c_str());
+  disconnects_.try_emplace(request.peer_identity, now + kLingerUs);
+  request.responder->reply(encode({0, refusal_of(why)}));
+}
+
+// Follows the fleet's list.
+void ServerDaemon::guard(TimeUs now) {
+  if (!gate_) return;
+  for (const Gate::Outcast& outcast : gate_->tick(now)) {
+    core_->expel(outcast.name, outcast.why, now);
+    disconnects_.try_emplace(outcast.name, now + kLingerUs);
+  }
+  std::erase_if(disconnects_, [&](const auto& entry) {
+    if (now < entry.second) return false;
+    listener_->disconnect(entry.first);
+    return true;
+  });
 }
 
 void ServerDaemon::flush() {
@@ -126,6 +165,7 @@ Status ServerDaemon::run(const std::function<void(ServerDaemon&)>& on_tick) {
     serve_requests(std::min(core_->next_timer(), tick_at));
     const TimeUs now = monotonic_now_us();
     if (core_->next_timer() <= now) core_->on_timer(now);
+    guard(now);
     flush();
     if (stop_ == Stop::kSuspend) break;
     if (stop_ == Stop::kFinish) core_->finish(now);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "runtime/base/log_limit.h"
 #include "runtime/base/state_store.h"
 #include "runtime/net/transport.h"
+#include "server/gate.h"
 #include "server/run_config.h"
 #include "server/server_core.h"
 
@@ -46,9 +48,12 @@ class ServerDaemon {
 
  private:
   ServerDaemon(ServeConfig config, std::unique_ptr<ServerCore> core,
-               std::unique_ptr<Listener> listener, std::optional<StateStore> store);
+               std::unique_ptr<Listener> listener, std::optional<StateStore> store,
+               std::unique_ptr<Gate> gate);
   void serve_requests(TimeUs deadline);
   void flush();
+  void turn_away(Request request, const Status& why);
+  void guard(TimeUs now);
   void follow_plan(TimeUs now);
   void checkpoint_if_due(TimeUs now);
 
@@ -56,11 +61,14 @@ class ServerDaemon {
   std::unique_ptr<ServerCore> core_;
   std::unique_ptr<Listener> listener_;
   std::optional<StateStore> store_;
+  std::unique_ptr<Gate> gate_;                 // null: everybody who reaches the port is let in
+  std::map<std::string, TimeUs> disconnects_;  // of those who were told that they may not be here
   std::map<RequestToken, std::unique_ptr<Responder>> waiting_;
   RequestToken next_token_ = 1;
   std::atomic<Stop> stop_ = Stop::kNone;
   ServerProgress progress_;
   LogLimit broken_lines_;       // about messages that are none
+  LogLimit refused_lines_;      // about workers that may not be here
   TimeUs started_at_ = kNever;  // when the first worker joined
   TimeUs checkpoint_at_ = 0;
   uint64_t checkpoint_version_ = UINT64_MAX;

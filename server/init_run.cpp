@@ -309,9 +309,9 @@ std::string next_steps(const InitOptions& options) {
          " is written; read it, it is commented. Then\n"
          "  edge_server serve " +
          options.run_file +
-         "\n  edge_worker SERVER --data FILE --name BOARD   on every board; SERVER is this "
-         "machine's "
-         "address\n"
+         "\n  edge_server enrol BOARD                       here, for every board; edge_worker "
+         "join there takes the code\n"
+         "  edge_worker --data FILE                       on every board\n"
          "  edge_worker predict --model paceline-state/model.safetensors --data FILE\n";
 }
 

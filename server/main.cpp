@@ -14,8 +14,10 @@
 #include "server/codec_gate.h"
 #include "server/command_compress.h"
 #include "server/command_experiment.h"
+#include "server/command_fleet.h"
 #include "server/command_simulate.h"
 #include "server/demo.h"
+#include "server/fleet_folder.h"
 #include "server/init_run.h"
 #include "server/run_config.h"
 #include "server/serve.h"
@@ -32,9 +34,12 @@ constexpr const char* kExamples = R"(
 Examples:
   edge_server demo                             train on this machine with four workers
   edge_server demo --compare --link 100mbit    and beside it the classic way, on the same link
-  edge_server init --from sample.csv           write a commented run for this table
+  edge_server init                             make a fleet: its keys and its list of workers
+  edge_server init --from sample.csv           and write a commented run for this table
   edge_server example > run.toml               a commented run to start from
-  edge_server serve run.toml                   serve it; boards join with: edge_worker HOST --data FILE
+  edge_server serve run.toml                   serve it to the fleet's workers
+  edge_server enrol greenhouse                 print a code; on the board: edge_worker join HOST -
+  edge_server revoke greenhouse                cut a lost board off
   edge_server simulate --example > grid.toml   a commented experiment to start from
   edge_server simulate grid.toml               train whole fleets under a virtual clock and compare
   edge_server simulate --oracle 1,1,2,4        what each pace makes of boards of these seconds a step
@@ -109,6 +114,39 @@ int report(const Status& status) {
                      status.code() == Code::kCorrupt;
   return usage ? kExitUsage : kExitFailure;
 }
+
+int print(const Result<std::string>& text) {
+  if (!text) return report(text.error());
+  std::fputs(text->c_str(), stdout);
+  return 0;
+}
+
+// The commands that change or show a fleet's folder.
+struct FleetCommands {
+  std::string folder = kFleetFolder;
+  std::string name;
+  CLI::App* enrol = nullptr;
+  CLI::App* workers = nullptr;
+  CLI::App* revoke = nullptr;
+
+  void add_to(CLI::App& app) {
+    enrol = app.add_subcommand("enrol", "print a one-time code by which a board joins the fleet");
+    workers = app.add_subcommand("workers", "list who is in the fleet");
+    revoke = app.add_subcommand("revoke", "take a worker off the fleet, also while it works");
+    for (CLI::App* command : {enrol, revoke})
+      command->add_option("name", name, "of the worker: letters, digits, '.', '_', '-'")
+          ->required();
+    for (CLI::App* command : {enrol, workers, revoke})
+      command->add_option("--fleet", folder, "the fleet's folder")->capture_default_str();
+  }
+  // -1: another command is asked for.
+  int run() const {
+    if (*enrol) return print(enrol_worker(folder, name));
+    if (*workers) return print(list_workers(folder));
+    if (*revoke) return print(revoke_worker(folder, name));
+    return -1;
+  }
+};
 
 void print(const CodecBench& bench, bool json) {
   std::fputs((json ? codec_bench_json(bench) : codec_bench_text(bench)).c_str(), stdout);
@@ -190,13 +228,14 @@ int run_simulate(const SimulateCommand& simulate) {
   return 0;
 }
 
-CLI::App* add_init(CLI::App& app, InitOptions* options) {
-  CLI::App* command =
-      app.add_subcommand("init", "propose a run for a table: columns, classes, scale, net");
-  command
-      ->add_option("--from", options->sample_file, "CSV of one board, with column names and labels")
-      ->required();
-  command->add_option("--out", options->run_file, "file to write")->capture_default_str();
+CLI::App* add_init(CLI::App& app, std::string* folder, InitOptions* options) {
+  CLI::App* command = app.add_subcommand(
+      "init", "make a fleet's keys; with --from, propose a run for a table, too");
+  command->add_option("folder", *folder, "a new folder for the fleet")->capture_default_str();
+  command->add_option("--from", options->sample_file,
+                      "CSV of one board, with column names and labels");
+  command->add_option("--out", options->run_file, "with --from: file to write")
+      ->capture_default_str();
   command->add_option("--label", options->label,
                       "the column with the label (the last one with few different values)");
   command->add_option("--ignore", options->ignored, "columns that are no features; a,b for several")
@@ -209,11 +248,11 @@ CLI::App* add_init(CLI::App& app, InitOptions* options) {
   return command;
 }
 
-int run_init(const InitOptions& options) {
-  const Result<std::string> told = init_run(options);
-  if (!told) return report(told.error());
-  std::fputs(told->c_str(), stdout);
-  return 0;
+// A fleet is made once; runs may follow it.
+int run_init(const std::string& folder, const InitOptions& options) {
+  if (options.sample_file.empty()) return print(init_fleet(folder));
+  if (const int code = print(init_run(options)); code != 0) return code;
+  return FleetFolder::exists(folder) ? 0 : print(init_fleet(folder));
 }
 
 }  // namespace
@@ -234,6 +273,10 @@ int main(int argc, char** argv) {
                             "instead of the file's: 0.0.0.0:7433, ipc:///PATH");
   serve_command->add_option("--state", serve.state_folder,
                             "folder for checkpoints, instead of the file's");
+  serve_command->add_option("--fleet", serve.fleet_folder,
+                            "the fleet's folder, instead of the file's (paceline-fleet)");
+  serve_command->add_flag("--plain", serve.plain,
+                          "no encryption, no identities: whoever reaches the port can join");
   serve_command->add_option("--seconds", serve.seconds, "end the run after so long");
   serve_command->add_option("--rounds", serve.rounds, "end the run after so many rounds");
   serve_command->add_option(
@@ -279,6 +322,8 @@ int main(int argc, char** argv) {
   demo_command->add_flag("--compare", demo.compare, "also run the classic way and print both");
   demo_command->add_flag("--json", demo.json, "print summary.json instead of the table");
 
+  FleetCommands fleet;
+  fleet.add_to(app);
   SimulateCommand simulate;
   CLI::App* simulate_command = add_simulate(app, &simulate);
   BenchCommand bench;
@@ -290,7 +335,8 @@ int main(int argc, char** argv) {
   CLI::App* compress_command = add_bench_compress(bench_group, &compress);
 
   InitOptions init;
-  CLI::App* init_command = add_init(app, &init);
+  std::string init_folder = kFleetFolder;
+  CLI::App* init_command = add_init(app, &init_folder, &init);
   CLI::App* example_command = app.add_subcommand("example", "print a commented run to start from");
   CLI::App* paces_command = app.add_subcommand("paces", "list who can wait for whom");
   CLI::App* freqs_command = app.add_subcommand("freqs", "list the frequency policies");
@@ -310,7 +356,8 @@ int main(int argc, char** argv) {
   }
   if (*demo_command) return report(run_demo(demo));
   if (*simulate_command) return run_simulate(simulate);
-  if (*init_command) return run_init(init);
+  if (*init_command) return run_init(init_folder, init);
+  if (const int code = fleet.run(); code >= 0) return code;
   if (*bench_command) return run_bench_codecs(bench);
   if (*compress_command)
     return report(compare_codecs(compress, [](const std::string& lines) {

@@ -43,6 +43,7 @@ rate_end = 0.1            # the rate falls to this share over the second half of
 
 [server]
 listen = "0.0.0.0:7433"
+fleet = "paceline-fleet"  # who may join: edge_server init makes it, edge_server enrol fills it
 state = "paceline-state"  # checkpoints; the run goes on from here after a restart
 checkpoint_ms = 10000     # at most so often; a crash takes the run back to the newest one
 min_workers = 1
@@ -114,6 +115,7 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   std::string listen = serve.listen;
   ConfigSection server = config.section("server");
   server.read("listen", &listen);
+  server.read("fleet", &serve.fleet_folder);
   server.read("state", &serve.state_folder);
   server.read("checkpoint_ms", &serve.checkpoint_ms, 0, 3'600'000);
   server.read("min_workers", &core.min_workers, 1, kWorkersMax);

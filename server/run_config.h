@@ -3,7 +3,7 @@
 // [model], [[layer]], [training] (train/training.h) and [data] (data/schema.h) are what workers are
 // sent. Beside them:
 //   [communication]  pace, freq, codec_up, codec_down, rate_end, warmup_publications
-//   [server]         listen, state, checkpoint_ms, min_workers, heartbeat_ms,
+//   [server]         listen, fleet, state, checkpoint_ms, min_workers, heartbeat_ms,
 //   exchange_deadline_ms, seconds, rounds
 #pragma once
 
@@ -20,6 +20,9 @@ struct ServeConfig {
   DataSchema schema;
   std::string listen = "tcp://0.0.0.0:7433";
   std::string state_folder;  // empty: nothing is kept over a restart
+  // Of the fleet whose workers alone are let in, where `listen` is "tls+tcp://"; else empty.
+  std::string fleet_folder;
+  std::string enrol_listen;  // where boards join it
   uint32_t checkpoint_ms =
       10'000;          // at most so often; what came after the newest is lost by a crash
   double seconds = 0;  // of the planned run; 0: no plan

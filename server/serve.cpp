@@ -12,6 +12,7 @@
 #include "runtime/data/reader.h"
 #include "runtime/net/address.h"
 #include "server/daemon.h"
+#include "server/fleet_folder.h"
 #include "server/model_watcher.h"
 
 namespace paceline {
@@ -23,6 +24,30 @@ constexpr TimeUs kControlEveryUs = from_ms(2000);
 constexpr uint64_t kRunFileBytesMax = uint64_t{1} << 20;
 constexpr size_t kControlBatch = 250;
 
+// TLS for whatever can be reached from outside this machine.
+Status choose_security(const ServeOptions& options, ServeConfig* config) {
+  std::string folder = !options.fleet_folder.empty() ? options.fleet_folder : config->fleet_folder;
+  config->fleet_folder.clear();
+  if (!options.plain) config->listen = secure_unless_local(config->listen);
+  if (!is_secure_address(config->listen)) {
+    if (!is_local_address(config->listen))
+      log_warning("no encryption and no identities: whoever reaches %s can join and read along",
+                  config->listen.c_str());
+    return {};
+  }
+  if (folder.empty()) folder = kFleetFolder;
+  const Result<FleetFolder> fleet = FleetFolder::open(folder);
+  if (!fleet)
+    return fail(fleet.error().code(), "%s. Or serve without encryption and identities: --plain",
+                fleet.error().message().c_str());
+  config->fleet_folder = std::move(folder);
+  const std::string& address = config->listen;
+  const unsigned port = port_of(address);
+  config->enrol_listen = address.substr(0, address.rfind(':') + 1) +
+                         std::to_string(port == 0 || port == 65535 ? 0 : port + 1);
+  return {};
+}
+
 Result<ServeConfig> load_config(const ServeOptions& options) {
   PACELINE_ASSIGN(const Bytes bytes, read_file(options.run_file, kRunFileBytesMax));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -30,6 +55,7 @@ Result<ServeConfig> load_config(const ServeOptions& options) {
   if (!options.listen.empty()) {
     PACELINE_ASSIGN(config.listen, server_address(options.listen));
   }
+  PACELINE_TRY(choose_security(options, &config));
   if (!options.state_folder.empty()) config.state_folder = options.state_folder;
   if (options.seconds > 0) config.seconds = options.seconds;
   if (options.rounds > 0) config.rounds = options.rounds;

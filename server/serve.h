@@ -13,6 +13,9 @@ struct ServeOptions {
   // Instead of what the file says; empty or 0: as the file says.
   std::string listen;
   std::string state_folder;
+  std::string fleet_folder;
+  // No encryption and no identities, wherever it listens.
+  bool plain = false;
   double seconds = 0;
   uint64_t rounds = 0;
   // Where the model goes when the run ends or is stopped. Empty: model.safetensors in the state

@@ -77,7 +77,8 @@ void ServerCore::on_request(RequestToken token, const std::string& peer_identity
   const Message& message = envelope.message;
   if (const auto* hello = std::get_if<Hello>(&message)) {
     on_hello(token, peer_identity, *hello, now);
-  } else if (Member* member = member_of(envelope.session)) {
+  } else if (Member* member = member_of(envelope.session);
+             member != nullptr && (peer_identity.empty() || peer_identity == member->name)) {
     member->last_seen = now;
     if (const auto* push = std::get_if<Push>(&message)) {
       on_push(*member, token, *push);

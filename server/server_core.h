@@ -55,6 +55,9 @@ class ApplyObserver {
   virtual void applied(const Member& member, const HeldUpdate& update) = 0;
 };
 
+// What a worker is told that may not be here: "reason; fix".
+Refused refusal_of(const Status& status);
+
 class ServerCore {
  public:
   struct Reply {
@@ -77,6 +80,8 @@ class ServerCore {
   void on_request(RequestToken token, const std::string& peer_identity, const Envelope& envelope,
                   TimeUs now);
   void on_timer(TimeUs now);
+  // This worker may not be here any longer: whatever it has under way is refused with the reason.
+  void expel(const std::string& name, const Status& why, TimeUs now);
   // Ends the run at the next cut with an exact publication.
   void finish(TimeUs now);
   // Before the last save() of a life: what was granted is in the state.

@@ -1,6 +1,7 @@
 // Sessions and membership: who is there, who counts, with what weight.
 #include <algorithm>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "server/server_core.h"
 
@@ -11,6 +12,15 @@ namespace {
 constexpr double kRowsCapFactor = 10;  // of the median: a board can't claim the whole fleet
 
 }  // namespace
+
+Refused refusal_of(const Status& status) {
+  const std::string& text = status.message();
+  const size_t split = text.find("; ");
+  return {.sequence = 0,
+          .refusal = RefusalClass::kNotAllowed,
+          .reason = text.substr(0, std::min(split, kReasonBytesMax)),
+          .fix = split == std::string::npos ? "" : text.substr(split + 2, kReasonBytesMax)};
+}
 
 Member* ServerCore::member_of(uint64_t session) {
   if (session == 0) return nullptr;
@@ -52,15 +62,16 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
                           TimeUs now) {
   const std::string& name = peer_identity.empty() ? hello.name : peer_identity;
   const auto refused = [&](const Status& status) {
-    const size_t split = status.message().find("; ");
     if (const std::optional<std::string> more = hello_lines_.pass(now))
       log_warning("refused worker '%s': %s%s", name.c_str(), status.message().c_str(),
                   more->c_str());
-    reply(token,
-          Refused{0, RefusalClass::kNotAllowed, status.message().substr(0, split),
-                  split == std::string::npos ? "" : status.message().substr(split + 2)},
-          0);
+    reply(token, refusal_of(status), 0);
   };
+  if (!peer_identity.empty() && peer_identity != hello.name)
+    return refused(fail(Code::kRefused,
+                        "its certificate is of '%s' and it calls itself '%s'; start it without "
+                        "--name, or let it join under the other name",
+                        peer_identity.c_str(), hello.name.c_str()));
   if (name.empty())
     return refused(fail(Code::kRefused, "the worker has no name; start it with --name NAME"));
   const auto known = std::ranges::find(members_, name, &Member::name);
@@ -140,6 +151,23 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   welcome.run = options_.run_text;
   welcome.directive = directive_;
   reply(token, std::move(welcome), member.session);
+}
+
+void ServerCore::expel(const std::string& name, const Status& why, TimeUs now) {
+  log_warning("worker %s is cut off: %s", name.c_str(), why.message().c_str());
+  const auto found = std::ranges::find(members_, name, &Member::name);
+  if (found == members_.end()) return;
+  for (Parked* parked : {&found->exchange, &found->ready_request}) {
+    reply(parked->token, refusal_of(why), found->session);
+    *parked = {};
+  }
+  uncount(*found, "may not be here any longer");
+  found->session = 0;
+  found->staging = {};
+  found->held.reset();
+  found->ready = false;
+  found->left = true;
+  advance(now);
 }
 
 void ServerCore::on_heartbeat(Member& member, RequestToken token, const Heartbeat& beat,

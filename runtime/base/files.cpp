@@ -57,9 +57,13 @@ Status sync_folder(const std::string& path) {
   return Status();
 }
 
-Status write_and_sync(const std::string& path, ByteSpan bytes) {
-  File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
+Status write_and_sync(const std::string& path, ByteSpan bytes, FileAccess access) {
+  const mode_t mode = access == FileAccess::kOwner ? 0600 : 0666;
+  File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode));
   if (file.get() < 0) return system_error("create", path);
+  // One that was left behind keeps its mode.
+  if (access == FileAccess::kOwner && ::fchmod(file.get(), mode) != 0)
+    return system_error("protect", path);
   if (!write_all(file.get(), bytes)) return system_error("write", path);
   if (::fsync(file.get()) != 0) return system_error("sync", path);
   if (!file.close()) return system_error("close", path);
@@ -98,9 +102,9 @@ Result<Bytes> read_file(const std::string& path, uint64_t bytes_max) {
   return bytes;
 }
 
-Status write_file_atomically(const std::string& path, ByteSpan bytes) {
+Status write_file_atomically(const std::string& path, ByteSpan bytes, FileAccess access) {
   const std::string partial = path + ".partial";
-  if (Status status = write_and_sync(partial, bytes); !status.ok()) {
+  if (Status status = write_and_sync(partial, bytes, access); !status.ok()) {
     ::unlink(partial.c_str());
     return status;
   }

@@ -35,6 +35,11 @@ inline constexpr size_t kReasonBytesMax = 512;         // why and how to mend it
 inline constexpr size_t kRunTextBytesMax = 64 * 1024;  // the run's description (TOML)
 inline constexpr size_t kLogLineBytesMax = 1024;
 
+// Enrolment: a code's secret, a public key and a certificate (PEM), with room to spare.
+inline constexpr size_t kSecretBytesMax = 64;
+inline constexpr size_t kPublicKeyBytesMax = 1024;
+inline constexpr size_t kCertificateBytesMax = 8192;
+
 // Local steps between two exchanges.
 inline constexpr uint32_t kTauMax = 1024;
 

@@ -162,6 +162,7 @@ class LoopbackListener final : public Listener {
 
   bool receive(Request* request, TimeUs) override { return network_->receive(request); }
   void wake() override {}
+  void disconnect(const std::string&) override {}  // nobody has an identity here
   std::string address() const override { return "loopback://"; }
 
  private:

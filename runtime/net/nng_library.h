@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/status.h"
+#include "runtime/net/transport.h"
 
 struct nng_msg;
 
@@ -21,8 +23,9 @@ inline constexpr size_t kNngMessageBytesMax = kMessageBytesMax + sizeof(uint32_t
 // function, and not before a fork; repeats do nothing.
 void start_nng();
 
-// kInvalidArgument unless it starts with "tcp://" or "ipc://".
-Status check_address(const std::string& address);
+// kInvalidArgument unless it starts with "tcp://" or "ipc://" and has no TLS options, or with
+// "tls+tcp://" and has them whole.
+Status check_address(const std::string& address, const std::optional<TlsOptions>& tls, bool dials);
 
 // What went wrong with `address`, as a Status with a fix where there is one.
 Status nng_failure(int error, const std::string& address);
@@ -41,5 +44,8 @@ Bytes to_bytes(const NngMsg& message);
 void watch_dial_failures(uint32_t socket_id);
 void forget_dial_failures(uint32_t socket_id);
 std::string last_dial_failure(uint32_t socket_id);
+
+// From now on connections that fail in their TLS handshake are told of in the log, within limits.
+void report_refused_handshakes();
 
 }  // namespace paceline

@@ -5,7 +5,9 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/net/address.h"
 #include "runtime/net/nng_library.h"
+#include "runtime/net/nng_tls.h"
 
 namespace paceline {
 
@@ -17,11 +19,6 @@ constexpr nng_duration kRedialMinMs = 500;
 constexpr nng_duration kRedialMaxMs = 60'000;
 constexpr nng_duration kRedialMinLocalMs = 100;
 constexpr nng_duration kRedialMaxLocalMs = 1000;
-
-bool is_local(const std::string& address) {
-  return address.starts_with("ipc://") || address.starts_with("tcp://127.") ||
-         address.starts_with("tcp://localhost:") || address.starts_with("tcp://[::1]:");
-}
 
 void on_pipe(nng_pipe pipe, nng_pipe_ev event, void* self) {
   using Event = ReqSocket::Event;
@@ -40,7 +37,7 @@ int ReqSocket::open() {
   opened_ = true;
   socket_id_ = socket.id;
   watch_dial_failures(socket_id_);
-  const bool local = is_local(address_);
+  const bool local = is_local_address(address_);
   // No resend inside: a request that was handed over once is never sent by NNG again.
   if ((error = nng_socket_set_ms(socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE)) != 0 ||
       (error = nng_socket_set_size(socket, NNG_OPT_RECVMAXSZ, kNngMessageBytesMax)) != 0 ||
@@ -58,8 +55,8 @@ int ReqSocket::dial() {
   nng_dialer dialer = NNG_DIALER_INITIALIZER;
   int error = nng_dialer_create(&dialer, nng_socket{.id = socket_id_}, address_.c_str());
   if (error != 0) return error;
-  // Certificates and the server's name go here, between create and start.
-  if (address_.starts_with("tcp://") &&
+  if (tls_ && (error = secure_dialer(dialer, *tls_)) != 0) return error;
+  if (!address_.starts_with("ipc://") &&
       (error = nng_dialer_set_bool(dialer, NNG_OPT_TCP_KEEPALIVE, true)) != 0)
     return error;
   return nng_dialer_start(dialer, NNG_FLAG_NONBLOCK);

@@ -3,13 +3,17 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
+
+#include "runtime/net/transport.h"
 
 namespace paceline {
 
 class ReqSocket {
  public:
-  explicit ReqSocket(std::string address) : address_(std::move(address)) {}
+  ReqSocket(std::string address, std::optional<TlsOptions> tls)
+      : address_(std::move(address)), tls_(std::move(tls)) {}
   ~ReqSocket() { close(); }
   ReqSocket(const ReqSocket&) = delete;
   ReqSocket& operator=(const ReqSocket&) = delete;
@@ -35,6 +39,7 @@ class ReqSocket {
 
  private:
   const std::string address_;
+  const std::optional<TlsOptions> tls_;
   uint32_t socket_id_ = 0;
   bool opened_ = false;
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,10 @@ class Responder {
 
 struct Request {
   Bytes message;
-  // Who sent it, as the transport itself knows: the certificate's name under TLS, else empty.
+  // Who sent it, as the transport itself knows: the name in its certificate under TLS, else empty.
   std::string peer_identity;
+  // With it: the key that the certificate is pinned to (runtime/trust/certificate.h), else empty.
+  std::string peer_key;
   // "tcp://192.0.2.7:51234", for messages to people only.
   std::string peer_address;
   std::unique_ptr<Responder> responder;
@@ -48,6 +51,8 @@ class Listener {
   virtual bool receive(Request* request, TimeUs deadline) = 0;
   // Makes a receive() that waits return. Safe from any thread and from a signal handler's thread.
   virtual void wake() = 0;
+  // Closes the connections of one identity; it may dial again.
+  virtual void disconnect(const std::string& peer_identity) = 0;
   // Where it really listens, with the port that was chosen for port 0: "tcp://127.0.0.1:40123".
   virtual std::string address() const = 0;
 };
@@ -89,19 +94,34 @@ Result<LinkLimit> parse_link(const std::string& text);
 // dials again by itself. Long enough for the largest message at 64 kbit/s.
 inline constexpr uint32_t kSilenceTimeoutMs = 150'000;
 
+// Who this end is under "tls+tcp://" and whom it believes: PEM texts. TLS 1.3 only. The key is
+// never logged.
+struct TlsOptions {
+  std::string certificate;  // of this end; a dialer may have none
+  std::string key;          // of `certificate`
+  // Whose certificates are believed. Empty: anybody's; a listener then asks for none. For enrolment
+  // only.
+  std::string authority;
+  // The dialer's: what the server's certificate has to name. Never empty with an authority.
+  std::string server_name;
+};
+
 struct ListenOptions {
-  std::string address;          // "tcp://0.0.0.0:7433", "ipc:///run/paceline.sock"
+  std::string address;          // "tcp://0.0.0.0:7433", "tls+tcp://...", "ipc:///run/paceline.sock"
   uint32_t sessions_max = 256;  // contexts = 2 x this + 8, bounded
   uint32_t silence_timeout_ms = kSilenceTimeoutMs;  // then the connection is closed
+  std::optional<TlsOptions> tls = std::nullopt;     // with "tls+tcp://", and only then
 };
 struct DialOptions {
   std::string address;
   LinkLimit link;
   uint64_t jitter_seed = 0;                         // of pauses between dials; NNG draws its own
   uint32_t silence_timeout_ms = kSilenceTimeoutMs;  // with requests unanswered; then it dials again
+  std::optional<TlsOptions> tls = std::nullopt;     // with "tls+tcp://", and only then
 };
 
-// Errors: kInvalidArgument for an address that can't be, kIo with the system's reason and a fix.
+// Errors: kInvalidArgument for an address or certificate that can't be, kIo with the system's
+// reason and a fix.
 Result<std::unique_ptr<Listener>> listen_nng(const ListenOptions& options);
 Result<std::unique_ptr<Channel>> dial_nng(const DialOptions& options);
 

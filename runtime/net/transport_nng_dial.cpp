@@ -64,7 +64,7 @@ struct Conversation {
 class NngChannel final : public Channel {
  public:
   explicit NngChannel(const DialOptions& options)
-      : socket_(options.address),
+      : socket_(options.address, options.tls),
         silence_max_us_(from_ms(options.silence_timeout_ms)),
         up_(options.link.up_bits_per_s),
         down_(options.link.down_bits_per_s) {}
@@ -380,7 +380,7 @@ bool NngChannel::is_dead(TimeUs now) const {
 }  // namespace
 
 Result<std::unique_ptr<Channel>> dial_nng(const DialOptions& options) {
-  PACELINE_TRY(check_address(options.address));
+  PACELINE_TRY(check_address(options.address, options.tls, true));
   start_nng();
   auto channel = std::make_unique<NngChannel>(options);
   if (const int error = channel->open(); error != 0)

@@ -5,20 +5,24 @@
 // started and aborted under one mutex, and an operation has ended when its callback says so, never
 // before.
 
+#include <arpa/inet.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/rep.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
+#include "runtime/net/handshake_reaper.h"
 #include "runtime/net/nng_library.h"
+#include "runtime/net/nng_peers.h"
+#include "runtime/net/nng_tls.h"
 #include "runtime/net/transport.h"
 
 namespace paceline {
@@ -36,6 +40,7 @@ constexpr size_t kConnectionsSpare = 64;
 constexpr size_t kUntakenMax = 64;
 
 constexpr TimeUs kReapIntervalUs = from_ms(250);
+constexpr TimeUs kSweepIntervalUs = from_ms(1000);
 
 class RepSocket;
 
@@ -48,66 +53,27 @@ struct Context {
   Phase phase = Phase::kIdle;
 };
 
-// Who is connected. Fed by NNG's pipe callbacks, which hold NNG's locks: nothing of NNG is called
-// while the mutex is held.
-class Peers {
- public:
-  Peers(size_t connections_max, TimeUs silence_max_us)
-      : connections_max_(connections_max), silence_max_us_(silence_max_us) {}
-
-  // False: there are too many, close it.
-  bool add(uint32_t pipe_id) {
-    const std::lock_guard lock(mutex_);
-    peers_[pipe_id] = {.heard_at = monotonic_now_us(), .address = {}};
-    return peers_.size() <= connections_max_;
-  }
-
-  void remove(uint32_t pipe_id) {
-    const std::lock_guard lock(mutex_);
-    peers_.erase(pipe_id);
-  }
-
-  // A request came. Returns the address that is known of this connection, empty if none.
-  std::string heard(uint32_t pipe_id) {
-    const std::lock_guard lock(mutex_);
-    const auto peer = peers_.find(pipe_id);
-    if (peer == peers_.end()) return {};
-    peer->second.heard_at = monotonic_now_us();
-    return peer->second.address;
-  }
-
-  void set_address(uint32_t pipe_id, const std::string& address) {
-    const std::lock_guard lock(mutex_);
-    if (const auto peer = peers_.find(pipe_id); peer != peers_.end())
-      peer->second.address = address;
-  }
-
-  // Those that have been silent for too long.
-  std::vector<uint32_t> silent(TimeUs now) const {
-    const std::lock_guard lock(mutex_);
-    std::vector<uint32_t> found;
-    for (const auto& [pipe_id, peer] : peers_)
-      if (now - peer.heard_at > silence_max_us_) found.push_back(pipe_id);
-    return found;
-  }
-
- private:
-  struct Peer {
-    TimeUs heard_at = 0;
-    std::string address;
-  };
-  const size_t connections_max_;
-  const TimeUs silence_max_us_;
-  mutable std::mutex mutex_;
-  std::map<uint32_t, Peer> peers_;
-};
-
-std::string remote_address(nng_pipe pipe) {
+std::string remote_address(nng_pipe pipe, bool secure) {
   nng_sockaddr remote;
   char text[NNG_MAXADDRSTRLEN];
   if (nng_pipe_get_addr(pipe, NNG_OPT_REMADDR, &remote) != 0) return "unknown";
   if (remote.s_family == NNG_AF_IPC) return "ipc://";
-  return std::string("tcp://") + nng_str_sockaddr(&remote, text, sizeof text);
+  return (secure ? "tls+tcp://" : "tcp://") +
+         std::string(nng_str_sockaddr(&remote, text, sizeof text));
+}
+
+// "192.0.2.7:51234", empty if there is none.
+std::string remote_port(nng_pipe pipe) {
+  nng_sockaddr remote;
+  char text[INET6_ADDRSTRLEN] = {};
+  if (nng_pipe_get_addr(pipe, NNG_OPT_REMADDR, &remote) != 0) return {};
+  if (remote.s_family == NNG_AF_INET) {
+    inet_ntop(AF_INET, &remote.s_in.sa_addr, text, sizeof text);
+    return std::string(text) + ":" + std::to_string(ntohs(remote.s_in.sa_port));
+  }
+  if (remote.s_family != NNG_AF_INET6) return {};
+  inet_ntop(AF_INET6, remote.s_in6.sa_addr, text, sizeof text);
+  return "[" + std::string(text) + "]:" + std::to_string(ntohs(remote.s_in6.sa_port));
 }
 
 // The socket and its contexts. Shared by the listener and by the responders that were given out,
@@ -115,7 +81,9 @@ std::string remote_address(nng_pipe pipe) {
 class RepSocket : public std::enable_shared_from_this<RepSocket> {
  public:
   explicit RepSocket(const ListenOptions& options)
-      : peers_(options.sessions_max + kConnectionsSpare, from_ms(options.silence_timeout_ms)),
+      : secure_(options.tls.has_value()),
+        knows_names_(secure_ && !options.tls->authority.empty()),
+        peers_(options.sessions_max + kConnectionsSpare, from_ms(options.silence_timeout_ms)),
         contexts_(2 * std::min(options.sessions_max, kWorkersMax) + kContextsSpare) {}
   ~RepSocket() { close(); }
   RepSocket(const RepSocket&) = delete;
@@ -126,6 +94,7 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
 
   bool receive(Request* request, TimeUs deadline);
   void wake();
+  void disconnect(const std::string& peer_identity);
   const std::string& address() const { return address_; }
 
   // Ends what a responder holds: with a reply, or without one (null).
@@ -138,8 +107,11 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
   void complete(Context& context);
   void keep_one_receiving();
   void close_silent_connections(TimeUs now);
-  Request make_request(Context& context, const NngMsg& message);
+  void end_stuck_handshakes(TimeUs now);
+  bool make_request(Context& context, const NngMsg& message, Request* request);
 
+  const bool secure_;
+  const bool knows_names_;  // every peer has a certificate
   Peers peers_;
   std::string address_;
   nng_socket socket_ = NNG_SOCKET_INITIALIZER;
@@ -154,7 +126,10 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
   size_t operation_count_ = 0;  // begun with NNG and not called back
   bool woken_ = false;
   bool closing_ = false;
-  TimeUs reap_at_ = 0;  // of the receiving thread
+  // Of the receiving thread.
+  TimeUs reap_at_ = 0;
+  std::optional<HandshakeReaper> handshakes_;  // with TLS only
+  TimeUs sweep_at_ = 0;
 };
 
 class NngResponder final : public Responder {
@@ -189,6 +164,7 @@ class NngListener final : public Listener {
     return socket_->receive(request, deadline);
   }
   void wake() override { socket_->wake(); }
+  void disconnect(const std::string& peer_identity) override { socket_->disconnect(peer_identity); }
   std::string address() const override { return socket_->address(); }
 
  private:
@@ -216,8 +192,11 @@ int RepSocket::open_socket(const ListenOptions& options) {
 
   nng_listener listener = NNG_LISTENER_INITIALIZER;
   if ((error = nng_listener_create(&listener, socket_, options.address.c_str())) != 0) return error;
-  // Certificates go here, between create and start.
-  const bool tcp = options.address.starts_with("tcp://");
+  if (options.tls) {
+    report_refused_handshakes();
+    if ((error = secure_listener(listener, *options.tls)) != 0) return error;
+  }
+  const bool tcp = !options.address.starts_with("ipc://");
   if (tcp && (error = nng_listener_set_bool(listener, NNG_OPT_TCP_KEEPALIVE, true)) != 0)
     return error;
   if ((error = nng_listener_start(listener, 0)) != 0) return error;
@@ -226,6 +205,7 @@ int RepSocket::open_socket(const ListenOptions& options) {
   int port = 0;
   if (tcp && nng_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, &port) == 0)
     address_ = options.address.substr(0, options.address.rfind(':') + 1) + std::to_string(port);
+  if (secure_) handshakes_.emplace(static_cast<unsigned>(port));
   return 0;
 }
 
@@ -259,10 +239,12 @@ void RepSocket::close() {
 }
 
 void RepSocket::on_pipe(nng_pipe pipe, nng_pipe_ev event, void* self) {
+  const bool secure = static_cast<RepSocket*>(self)->secure_;
   Peers& peers = static_cast<RepSocket*>(self)->peers_;
   if (event == NNG_PIPE_EV_REM_POST) {
     peers.remove(static_cast<uint32_t>(nng_pipe_id(pipe)));
-  } else if (!peers.add(static_cast<uint32_t>(nng_pipe_id(pipe)))) {
+  } else if (!peers.add(static_cast<uint32_t>(nng_pipe_id(pipe)),
+                        secure ? remote_port(pipe) : std::string())) {
     log_debug("connection refused: too many");
     nng_pipe_close(pipe);
   }
@@ -330,6 +312,7 @@ bool RepSocket::receive(Request* request, TimeUs deadline) {
       reap_at_ = now + kReapIntervalUs;
       lock.unlock();
       close_silent_connections(now);
+      end_stuck_handshakes(now);
       lock.lock();
     }
     if (!untaken_.empty()) break;
@@ -340,8 +323,10 @@ bool RepSocket::receive(Request* request, TimeUs deadline) {
   untaken_.pop_front();
   keep_one_receiving();
   lock.unlock();
-  *request = make_request(*context, message);
-  return true;
+  if (make_request(*context, message, request)) return true;
+  // The connection went before anybody asked who it was: nothing of it is believed.
+  settle(*context, nullptr);
+  return false;
 }
 
 void RepSocket::wake() {
@@ -350,18 +335,27 @@ void RepSocket::wake() {
   changed_.notify_all();
 }
 
-Request RepSocket::make_request(Context& context, const NngMsg& message) {
+bool RepSocket::make_request(Context& context, const NngMsg& message, Request* request) {
   const nng_pipe pipe = nng_msg_get_pipe(message.get());
   const auto pipe_id = static_cast<uint32_t>(nng_pipe_id(pipe));
-  Request request;
-  request.peer_address = peers_.heard(pipe_id);
-  if (request.peer_address.empty()) {
-    request.peer_address = remote_address(pipe);
-    peers_.set_address(pipe_id, request.peer_address);
+  PeerFacts facts = peers_.heard(pipe_id);
+  if (facts.address.empty()) {
+    facts.address = remote_address(pipe, secure_);
+    if (knows_names_) facts.tls = tls_peer(pipe);
+    if (knows_names_ && facts.tls.name.empty()) return false;
+    peers_.set_facts(pipe_id, facts);
   }
-  request.message = to_bytes(message);
-  request.responder = std::make_unique<NngResponder>(shared_from_this(), &context);
-  return request;
+  request->peer_address = std::move(facts.address);
+  request->peer_identity = std::move(facts.tls.name);
+  request->peer_key = std::move(facts.tls.key);
+  request->message = to_bytes(message);
+  request->responder = std::make_unique<NngResponder>(shared_from_this(), &context);
+  return true;
+}
+
+void RepSocket::disconnect(const std::string& peer_identity) {
+  for (const uint32_t pipe_id : peers_.of_identity(peer_identity))
+    nng_pipe_close(nng_pipe{.id = pipe_id});
 }
 
 void RepSocket::close_silent_connections(TimeUs now) {
@@ -371,10 +365,17 @@ void RepSocket::close_silent_connections(TimeUs now) {
   }
 }
 
+void RepSocket::end_stuck_handshakes(TimeUs now) {
+  if (!handshakes_ || now < sweep_at_) return;
+  sweep_at_ = now + kSweepIntervalUs;
+  if (const size_t count = handshakes_->sweep(peers_.remotes(), now); count > 0)
+    log_debug("%zu connections ended: no handshake in time", count);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Listener>> listen_nng(const ListenOptions& options) {
-  PACELINE_TRY(check_address(options.address));
+  PACELINE_TRY(check_address(options.address, options.tls, false));
   start_nng();
   auto socket = std::make_shared<RepSocket>(options);
   PACELINE_TRY(socket->open(options));

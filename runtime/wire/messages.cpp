@@ -10,8 +10,9 @@ namespace paceline {
 namespace {
 
 constexpr std::array kNames = {
-    "Hello",   "Welcome", "Push", "Got",   "Ready",   "Close",     "Exchange",       "Granted",
-    "Refused", "Missing", "Wait", "Fetch", "Fetched", "Heartbeat", "HeartbeatReply",
+    "Hello",    "Welcome",   "Push",           "Got",     "Ready",    "Close",
+    "Exchange", "Granted",   "Refused",        "Missing", "Wait",     "Fetch",
+    "Fetched",  "Heartbeat", "HeartbeatReply", "Enrol",   "Enrolled",
 };
 static_assert(kNames.size() == std::variant_size_v<Message>);
 
@@ -85,6 +86,18 @@ Status check(const Fetched& fetched) {
   PACELINE_TRY(at_most("Fetched.chunk", fetched.chunk, kModelChunksMax - 1));
   PACELINE_TRY(at_most("Fetched.chunk_count", fetched.chunk_count, kModelChunksMax));
   return size_at_most("Fetched.payload", fetched.payload, kChunkBytesMax);
+}
+
+Status check(const Enrol& enrol) {
+  PACELINE_TRY(size_at_most("Enrol.secret", enrol.secret, kSecretBytesMax));
+  return size_at_most("Enrol.public_key", enrol.public_key, kPublicKeyBytesMax);
+}
+
+Status check(const Enrolled& enrolled) {
+  PACELINE_TRY(size_at_most("Enrolled.authority", enrolled.authority, kCertificateBytesMax));
+  PACELINE_TRY(size_at_most("Enrolled.certificate", enrolled.certificate, kCertificateBytesMax));
+  PACELINE_TRY(size_at_most("Enrolled.name", enrolled.name, kNameBytesMax));
+  return at_most("Enrolled.port", enrolled.port, UINT16_MAX);
 }
 
 // Numbers only, any value of which is well formed.

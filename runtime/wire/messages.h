@@ -216,8 +216,23 @@ struct HeartbeatReply {
   bool operator==(const HeartbeatReply&) const = default;
 };
 
-using Message = std::variant<Hello, Welcome, Push, Got, Ready, Close, Exchange, Granted, Refused,
-                             Missing, Wait, Fetch, Fetched, Heartbeat, HeartbeatReply>;
+// On the listener for enrolment alone. Without secret and key it asks who the server is.
+struct Enrol {
+  Bytes secret;
+  Bytes public_key;  // SubjectPublicKeyInfo of the key that the board made
+  bool operator==(const Enrol&) const = default;
+};
+struct Enrolled {
+  std::string authority;    // PEM: whom this fleet believes
+  std::string certificate;  // PEM; empty: nobody asked for one
+  std::string name;         // of the board
+  uint32_t port = 0;        // where the run is served
+  bool operator==(const Enrolled&) const = default;
+};
+
+using Message =
+    std::variant<Hello, Welcome, Push, Got, Ready, Close, Exchange, Granted, Refused, Missing, Wait,
+                 Fetch, Fetched, Heartbeat, HeartbeatReply, Enrol, Enrolled>;
 
 struct Envelope {
   uint64_t session = 0;  // 0 before Welcome

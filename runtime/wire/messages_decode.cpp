@@ -192,6 +192,17 @@ Result<Message> read(const wire::HeartbeatReply& t) {
                         .finish = t.finish()};
 }
 
+Result<Message> read(const wire::Enrol& t) {
+  return Enrol{.secret = bytes(t.secret()), .public_key = bytes(t.public_key())};
+}
+
+Result<Message> read(const wire::Enrolled& t) {
+  return Enrolled{.authority = text(t.authority()),
+                  .certificate = text(t.certificate()),
+                  .name = text(t.name()),
+                  .port = t.port()};
+}
+
 // The verifier lets a tag without a body pass, and any tag that it doesn't know.
 template <class T>
 Result<Message> read_body(const wire::Envelope& envelope) {
@@ -232,6 +243,10 @@ Result<Message> read_message(const wire::Envelope& envelope) {
       return read_body<wire::Heartbeat>(envelope);
     case wire::Body::HeartbeatReply:
       return read_body<wire::HeartbeatReply>(envelope);
+    case wire::Body::Enrol:
+      return read_body<wire::Enrol>(envelope);
+    case wire::Body::Enrolled:
+      return read_body<wire::Enrolled>(envelope);
     case wire::Body::NONE:
       break;
   }

@@ -112,6 +112,19 @@ Offset<wire::HeartbeatReply> add(Builder& builder, const HeartbeatReply& m) {
   return wire::CreateHeartbeatReply(builder, m.generation, m.publication, m.round, m.finish);
 }
 
+Offset<wire::Enrol> add(Builder& builder, const Enrol& m) {
+  const auto secret = add(builder, m.secret);
+  const auto public_key = add(builder, m.public_key);
+  return wire::CreateEnrol(builder, secret, public_key);
+}
+
+Offset<wire::Enrolled> add(Builder& builder, const Enrolled& m) {
+  const auto authority = builder.CreateString(m.authority);
+  const auto certificate = builder.CreateString(m.certificate);
+  const auto name = builder.CreateString(m.name);
+  return wire::CreateEnrolled(builder, authority, certificate, name, m.port);
+}
+
 template <class T>
 wire::Body tag_of(Offset<T>) {
   return wire::BodyTraits<T>::enum_value;

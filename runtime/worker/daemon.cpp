@@ -251,6 +251,7 @@ Status run_worker(const WorkerDaemonOptions& options) {
 
   DialOptions dial;
   dial.address = options.server;
+  dial.tls = options.tls;
   dial.link = options.link;
   dial.jitter_seed = core_options.jitter_seed;
   PACELINE_ASSIGN(std::unique_ptr<Channel> channel, dial_nng(dial));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/base/status.h"
@@ -12,8 +13,9 @@
 namespace paceline {
 
 struct WorkerDaemonOptions {
-  std::string server;  // "tcp://desk.local:7433"
-  std::string name;    // unique in the fleet
+  std::string server;  // "tls+tcp://desk.local:7433"
+  std::optional<TlsOptions> tls;
+  std::string name;  // unique in the fleet
   LocalDataOptions data;
   std::string backend = "auto";
   StateOptions state;

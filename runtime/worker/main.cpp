@@ -13,7 +13,9 @@
 #include "runtime/data/reader.h"
 #include "runtime/net/address.h"
 #include "runtime/quant/dispatch.h"
+#include "runtime/trust/credentials.h"
 #include "runtime/worker/daemon.h"
+#include "runtime/worker/join.h"
 #include "runtime/worker/predict.h"
 
 namespace {
@@ -25,14 +27,16 @@ constexpr int kExitUsage = 2;    // bad options or bad data: one line says which
 
 constexpr const char* kExamples = R"(
 Examples:
-  edge_worker desk.local --data readings.csv
+  edge_worker join desk.local 7ZQ4-...          take this board into a fleet; - reads the code
+  edge_worker --data readings.csv              train with the fleet that was joined
   edge_worker 192.168.1.20:7433 --data train-images.gz --labels train-labels.gz --name greenhouse
   edge_worker desk.local --data readings.csv --state /var/lib/paceline
   edge_worker data readings.csv
   edge_worker predict --state /var/lib/paceline --data new.csv
   some_sensor | edge_worker predict --model model.safetensors --data - --json
 
-A worker dials out to one address and needs nothing else: model, settings and every decision come from
+The code is what edge_server enrol prints; it makes this board a key that never leaves it. A worker dials out to
+one address and needs nothing else: model, settings and every decision come from
 the server. It waits for a server that is not there yet, for ever. Ctrl-C sends what is not sent yet and
 leaves. Exit codes: 0 the run ended or this worker left in order, 1 refused or failed, 2 bad options or data.)";
 
@@ -95,6 +99,63 @@ int run_predict(PredictCommand predict) {
                                        [&](std::string_view line) { print(stderr, line); }}));
 }
 
+// Where join put what it got: in the state folder if one is named and has it, else at home.
+Result<std::optional<Credentials>> find_credentials(const std::string& state_folder) {
+  if (!state_folder.empty()) {
+    Result<std::optional<Credentials>> found = load_credentials(state_folder);
+    if (!found || *found) return found;
+  }
+  const Result<std::string> home = default_credentials_folder();
+  return home ? load_credentials(*home) : std::optional<Credentials>();
+}
+
+// Settles address, name and certificates. TLS for whatever leaves this machine.
+Status choose_server(bool plain, bool is_named, WorkerDaemonOptions* options) {
+  std::string address;
+  if (!options->server.empty()) {
+    PACELINE_ASSIGN(address, server_address(options->server));
+    if (!plain) address = secure_unless_local(address);
+  }
+  std::optional<Credentials> credentials;
+  if (!plain && (address.empty() || is_secure_address(address))) {
+    PACELINE_ASSIGN(credentials, find_credentials(options->state.folder));
+    if (!credentials)
+      return fail(
+          Code::kInvalidArgument,
+          "this board has not joined a fleet: edge_server enrol NAME on the server prints a "
+          "code, edge_worker join HOST CODE takes it. Or name a server and say --plain on a "
+          "network that you trust");
+    if (address.empty()) address = credentials->server;
+    if (!is_named) options->name = credentials->name;
+    options->tls = TlsOptions{.certificate = credentials->certificate,
+                              .key = credentials->key,
+                              .authority = credentials->authority,
+                              .server_name = credentials->server_name};
+  }
+  if (address.empty())
+    return fail(Code::kInvalidArgument, "give the server's address; --help shows how");
+  options->server = address;
+  return {};
+}
+
+int run_join(JoinOptions* join, const std::string& state_folder) {
+  join->folder = state_folder;
+  if (join->folder.empty()) {
+    Result<std::string> home = default_credentials_folder();
+    if (!home) return report(home.error());
+    join->folder = *home;
+  }
+  if (join->code == "-") {
+    char line[256];
+    if (std::fgets(line, sizeof line, stdin) == nullptr) line[0] = '\0';
+    join->code = line;
+  }
+  const Result<std::string> name = join_fleet(*join);
+  if (!name) return report(name.error());
+  std::printf("joined as %s; key and certificate are in %s\n", name->c_str(), join->folder.c_str());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -120,12 +181,15 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->allow_extra_args(false);
   options.name = host_name();
-  app.add_option("--name", options.name, "what the server calls this board; unique in the fleet")
-      ->capture_default_str();
+  CLI::Option* name_option = app.add_option(
+      "--name", options.name, "what the server calls this board (default: its name in the fleet)");
+  bool plain = false;
+  app.add_flag("--plain", plain, "no encryption and no identity, for a network that you trust");
   app.add_option("--backend", options.backend, "compute: auto, reference, own, xnnpack-...")
       ->capture_default_str();
-  app.add_option("--state", options.state.folder,
-                 "folder for what is not sent yet, so that it outlives a restart");
+  app.add_option(
+      "--state", options.state.folder,
+      "folder for what is not sent yet, so that it outlives a restart, and for what join got");
   app.add_option("--state-mb-per-day", options.state.mb_per_day,
                  "write at most so much there; 0: only when it ends in order")
       ->check(CLI::Range(0.0, 1e6))
@@ -154,6 +218,14 @@ int main(int argc, char** argv) {
 
   PredictCommand predict;
   CLI::App* predict_command = add_predict(app, &predict);
+  JoinOptions join_options;
+  CLI::App* join = app.add_subcommand("join", "take this board into a fleet by a one-time code");
+  join->add_option("server", join_options.server, "the server: HOST or HOST:PORT (port 7434)")
+      ->required();
+  join->add_option("code", join_options.code, "what edge_server enrol printed; - reads a line")
+      ->required();
+  join->add_option("--state", options.state.folder,
+                   "folder for key and certificate (default: .paceline in the home folder)");
 
   try {
     app.parse(argc, argv);
@@ -172,15 +244,13 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (*predict_command) return run_predict(std::move(predict));
-  if (options.server.empty() || options.data.data_file.empty()) {
-    std::fprintf(
-        stderr,
-        "edge_worker: give the server's address and --data FILE; edge_worker --help shows how\n");
+  if (*join) return run_join(&join_options, options.state.folder);
+  if (options.data.data_file.empty()) {
+    std::fprintf(stderr, "edge_worker: give --data FILE; edge_worker --help shows how\n");
     return kExitUsage;
   }
-  Result<std::string> address = server_address(options.server);
-  if (!address) return report(address.error());
-  options.server = *address;
+  const Status chosen = choose_server(plain, name_option->count() > 0, &options);
+  if (!chosen.ok()) return report(chosen);
   if (!shard.empty()) {
     Result<ShardOptions> parsed = parse_shard(shard);
     if (!parsed) return report(parsed.error());

@@ -40,7 +40,7 @@ class ServerDesk {
 
   // The reply, if there is one at once; else it is parked and comes under the token later.
   std::optional<Message> ask(uint64_t session, Message message) {
-    core_->on_request(++last_token, "", {session, std::move(message)}, now);
+    core_->on_request(++last_token, peer_identity, {session, std::move(message)}, now);
     return answer(last_token);
   }
   // Takes the reply to an earlier request, if it has come.
@@ -61,6 +61,7 @@ class ServerDesk {
   }
 
   TimeUs now = 1'000'000;
+  std::string peer_identity;  // of whoever asks: what the transport knows of it
   uint64_t last_token = 0;
 
  private:

@@ -32,6 +32,42 @@ TEST_SUITE("server/session") {
     CHECK(refusal_of(desk.ask(worker.session, Granted{})) == RefusalClass::kNotAllowed);
   }
 
+  TEST_CASE("a certificate's name is the worker's, and its sessions are nobody else's") {
+    ServerDesk desk(desk_options("bsp"));
+    HandWorker worker{&desk, "a"};
+    desk.peer_identity = "b";
+    const std::optional<Message> answer = worker.say_hello();
+    REQUIRE(as<Refused>(answer) != nullptr);
+    CHECK(as<Refused>(answer)->refusal == RefusalClass::kNotAllowed);
+    CHECK(as<Refused>(answer)->reason == "its certificate is of 'b' and it calls itself 'a'");
+    CHECK_FALSE(as<Refused>(answer)->fix.empty());
+    CHECK(desk.core().members().empty());
+    desk.peer_identity = "a";
+    worker.say_hello();
+    CHECK(as<HeartbeatReply>(desk.ask(worker.session, Heartbeat{})) != nullptr);
+    desk.peer_identity = "b";
+    CHECK(refusal_of(desk.ask(worker.session, Heartbeat{})) == RefusalClass::kStaleSession);
+    CHECK(refusal_of(desk.ask(worker.session, Exchange{})) == RefusalClass::kStaleSession);
+  }
+
+  TEST_CASE("who is expelled is told why, its update is not applied, and the others go on") {
+    ServerDesk desk(desk_options("bsp"));
+    HandWorker a{&desk, "a"}, b{&desk, "b"};
+    test::join({&a, &b});
+    const float before = desk.core().master()[0];
+    CHECK_FALSE(b.exchange(1.0f).has_value());  // parked
+    desk.core().expel("b", fail(Code::kRefused, "'b' is revoked; enrol it again"), desk.now);
+    const std::optional<Message> told = b.late_answer();
+    REQUIRE(as<Refused>(told) != nullptr);
+    CHECK(as<Refused>(told)->refusal == RefusalClass::kNotAllowed);
+    CHECK(as<Refused>(told)->reason == "'b' is revoked");
+    CHECK(as<Refused>(told)->fix == "enrol it again");
+    CHECK(as<Granted>(a.exchange(0.25f)) != nullptr);
+    CHECK(test::moved(desk, before) == 0.25f);
+    CHECK(refusal_of(desk.ask(b.session, Heartbeat{})) == RefusalClass::kStaleSession);
+    desk.core().expel("nobody", fail(Code::kRefused, "why"), desk.now);
+  }
+
   TEST_CASE("whose data or protocol does not fit is turned away with what is wrong and the fix") {
     ServerDesk desk(desk_options("bsp"));
     const auto refused = [&](auto spoil) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <regex>
 
@@ -30,7 +31,11 @@ std::string RunText::text() const {
       codec_down.c_str(), min_workers, heartbeat_ms, exchange_deadline_ms, checkpoint_ms);
 }
 
-Site::Site() { adopt_orphans(); }
+Site::Site() {
+  adopt_orphans();
+  // What whoever runs the tests has joined plays no part.
+  setenv("HOME", folder_.file("home").c_str(), 1);
+}
 
 Process Site::server(const RunText& run, const std::vector<std::string>& arguments,
                      const std::string& address) {
@@ -71,8 +76,9 @@ Process Site::worker(const std::string& name, const std::vector<std::string>& ar
   return dial({PACELINE_EDGE_WORKER}, address_, name, arguments);
 }
 
-Process Site::worker_at(const std::string& address, const std::string& name) {
-  return dial({PACELINE_EDGE_WORKER}, address, name, {});
+Process Site::worker_at(const std::string& address, const std::string& name,
+                        const std::vector<std::string>& arguments) {
+  return dial({PACELINE_EDGE_WORKER}, address, name, arguments);
 }
 
 Process Site::worker_by(const std::vector<std::string>& program, const std::string& name) {
@@ -89,14 +95,14 @@ Process Site::dial(std::vector<std::string> program, const std::string& address,
   return Process({all.front(), {all.begin() + 1, all.end()}, file(name)});
 }
 
-Process Site::start_server(const std::vector<std::string>& arguments,
-                           const std::string& log) const {
-  return Process({PACELINE_EDGE_SERVER, arguments, file(log)});
-}
-
 Process Site::start_worker(const std::vector<std::string>& arguments,
                            const std::string& log) const {
   return Process({PACELINE_EDGE_WORKER, arguments, file(log)});
+}
+
+Process Site::start_server(const std::vector<std::string>& arguments,
+                           const std::string& log) const {
+  return Process({PACELINE_EDGE_SERVER, arguments, file(log)});
 }
 
 void Site::append(const std::string& name, std::string_view text) const {

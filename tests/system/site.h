@@ -52,7 +52,8 @@ class Site {
   // `edge_worker` with data of its own; at level debug.
   Process worker(const std::string& name, const std::vector<std::string>& arguments = {});
   // Another server's address.
-  Process worker_at(const std::string& address, const std::string& name);
+  Process worker_at(const std::string& address, const std::string& name,
+                    const std::vector<std::string>& arguments = {});
   // Another program, such as an emulator and what it runs.
   Process worker_by(const std::vector<std::string>& program, const std::string& name);
 

@@ -67,7 +67,8 @@ double accuracy_on(Site& site, const std::string& name, const std::vector<std::s
   std::string training = lines[0] + "\n", test = training;
   for (size_t i = 1; i < lines.size(); ++i) (is_test(i - 1) ? test : training) += lines[i] + "\n";
   const std::string sample = site.write("sample.csv", training), run = site.file("run.toml");
-  const Finished init = site.run_server({"init", "--from", sample, "--out", run, "--force"});
+  const Finished init =
+      site.run_server({"init", site.file("fleet"), "--from", sample, "--out", run, "--force"});
   REQUIRE_MESSAGE(init.exit == 0, init.err);
   Process server = site.server_of(run, {"--state", site.file(name)});
   Process worker = site.worker("only", {"--data", sample});
@@ -88,11 +89,11 @@ TEST_SUITE("system/table") {
     const std::string sample =
         site.write("sample.csv", machine_table({"time", "sound", "pressure", "state"}, ',', 7, 1));
     const std::string run = site.file("run.toml");
-    const Finished init =
-        site.run_server({"init", "--from", sample, "--out", run, "--workers", "2"});
+    const Finished init = site.run_server(
+        {"init", site.file("fleet"), "--from", sample, "--out", run, "--workers", "2"});
     REQUIRE_MESSAGE(init.exit == 0, init.err);
     CHECK(init.out.find("time: rises or falls with every row") != std::string::npos);
-    CHECK(site.run_server({"init", "--from", sample, "--out", run}).exit == 2);
+    CHECK(site.run_server({"init", site.file("fleet"), "--from", sample, "--out", run}).exit == 2);
 
     Process server = site.server_of(run, {"--state", site.file("state"), "--rounds", "400"});
     // Its table has none of the run's columns.
@@ -135,7 +136,8 @@ TEST_SUITE("system/table") {
     const std::string sample =
         site.write("sample.csv", machine_table({"sound", "pressure", "state"}, ',', 7, 1));
     const std::string run = site.file("run.toml");
-    REQUIRE(site.run_server({"init", "--from", sample, "--out", run}).exit == 0);
+    REQUIRE(site.run_server({"init", site.file("fleet"), "--from", sample, "--out", run}).exit ==
+            0);
     const std::string state = site.file("state");
     Process server = site.server_of(run, {"--state", state});
     CHECK(site.worker("only", {"--data", sample}).wait_exit() == 0);

@@ -33,18 +33,18 @@ TEST_SUITE("system/wrong use") {
     const std::string data = site.data("good");
     is_usage_error(site.run_worker({}), {"--data", "--help"});
     is_usage_error(site.run_worker({"desk.local"}), {"--data"});
-    is_usage_error(site.run_worker({"desk.local", "--data", site.file("none.csv")}),
+    is_usage_error(site.run_worker({"127.0.0.1", "--data", site.file("none.csv")}),
                    {site.file("none.csv")});
-    is_usage_error(site.run_worker({"desk.local", "--data", data, "--labels", site.file("none")}),
+    is_usage_error(site.run_worker({"127.0.0.1", "--data", data, "--labels", site.file("none")}),
                    {site.file("none")});
-    is_usage_error(site.run_worker({"desk.local", "--data", data, "--label-column", "kinds"}),
+    is_usage_error(site.run_worker({"127.0.0.1", "--data", data, "--label-column", "kinds"}),
                    {data, "kinds", "kind"});
     is_usage_error(site.run_worker({"desk.local:port", "--data", data}), {"desk.local:port"});
-    is_usage_error(site.run_worker({"desk.local", "--data", data, "--link", "fast"}), {"fast"});
-    is_usage_error(site.run_worker({"desk.local", "--data", data, "--shard", "4/2"}), {"4/2"});
-    is_usage_error(site.run_worker({"desk.local", "--data", data, "--backend", "abacus"}),
+    is_usage_error(site.run_worker({"127.0.0.1", "--data", data, "--link", "fast"}), {"fast"});
+    is_usage_error(site.run_worker({"127.0.0.1", "--data", data, "--shard", "4/2"}), {"4/2"});
+    is_usage_error(site.run_worker({"127.0.0.1", "--data", data, "--backend", "abacus"}),
                    {"'abacus' is unknown", "reference"});
-    const Finished unknown = site.run_worker({"desk.local", "--data", data, "--sped", "1"});
+    const Finished unknown = site.run_worker({"127.0.0.1", "--data", data, "--sped", "1"});
     CHECK(unknown.exit == 2);
     CHECK(says(unknown.err, "--sped"));
   }
@@ -105,7 +105,7 @@ TEST_SUITE("system/wrong use") {
     Site site;
     Process nobody_there = site.worker_at("127.0.0.1:1", "lonely");
     CHECK(nobody_there.wait_err("tcp://127.0.0.1:1: Connection refused"));
-    Process no_such_name = site.worker_at("no-such-host.invalid", "lost");
+    Process no_such_name = site.worker_at("no-such-host.invalid", "lost", {"--plain"});
     CHECK(no_such_name.wait_err("dialing tcp://no-such-host.invalid:7433: "));
     for (Process* worker : {&nobody_there, &no_such_name}) {
       CHECK(worker->running());
@@ -189,7 +189,7 @@ TEST_SUITE("system/wrong use") {
         ++broken;
         is_usage_error(described, {name});
         arguments[0] = "--data";
-        arguments.insert(arguments.begin(), "desk.local");
+        arguments.insert(arguments.begin(), "127.0.0.1");
         is_usage_error(site.run_worker(arguments), {name});
       }
     }

@@ -12,6 +12,7 @@
 #include "runtime/net/loopback.h"
 #include "runtime/net/transport.h"
 #include "tests/support/seed.h"
+#include "tests/support/tls_fleet.h"
 
 namespace paceline::test {
 
@@ -19,18 +20,21 @@ namespace paceline::test {
 class NngCarrier {
  public:
   explicit NngCarrier(std::string address) : address_(std::move(address)) {}
+  NngCarrier(std::string address, TlsOptions server, TlsOptions worker)
+      : address_(std::move(address)), server_(std::move(server)), worker_(std::move(worker)) {}
 
   std::unique_ptr<Listener> listen() {
-    auto listener = listen_nng({.address = address_, .sessions_max = 8});
+    auto listener = listen_nng({.address = address_, .sessions_max = 8, .tls = server_});
     PACELINE_CHECK(listener);
     address_ = (*listener)->address();
     return std::move(*listener);
   }
   std::unique_ptr<Channel> dial() {
-    auto channel = dial_nng({.address = address_, .link = {}});
+    auto channel = dial_nng({.address = address_, .link = {}, .tls = worker_});
     PACELINE_CHECK(channel);
     return std::move(*channel);
   }
+  const char* identity() const { return worker_ ? "greenhouse" : ""; }
   template <class End, class Item>
   bool take(End& end, Item* item, TimeUs within_us) {
     return end.receive(item, monotonic_now_us() + within_us);
@@ -38,6 +42,17 @@ class NngCarrier {
 
  private:
   std::string address_;
+  std::optional<TlsOptions> server_;
+  std::optional<TlsOptions> worker_;
+};
+
+class TlsCarrier : public NngCarrier {
+ public:
+  TlsCarrier() : TlsCarrier(TlsFleet()) {}
+
+ private:
+  explicit TlsCarrier(const TlsFleet& fleet)
+      : NngCarrier("tls+tcp://127.0.0.1:0", fleet.server(), fleet.worker("greenhouse")) {}
 };
 
 class TcpCarrier : public NngCarrier {
@@ -60,6 +75,7 @@ class LoopbackCarrier {
  public:
   std::unique_ptr<Listener> listen() { return network_->listen(); }
   std::unique_ptr<Channel> dial() { return network_->dial("worker"); }
+  const char* identity() const { return ""; }
 
   template <class End, class Item>
   bool take(End& end, Item* item, TimeUs within_us) {

@@ -16,7 +16,7 @@ constexpr TimeUs kLong = from_ms(20'000);  // never reached unless something is 
 constexpr TimeUs kShort = from_ms(60);     // waited out where nothing is to come
 
 #define FOR_EVERY_TRANSPORT(claim) \
-  TEST_CASE_TEMPLATE(claim, Carrier, TcpCarrier, IpcCarrier, LoopbackCarrier)
+  TEST_CASE_TEMPLATE(claim, Carrier, TcpCarrier, TlsCarrier, IpcCarrier, LoopbackCarrier)
 
 Bytes text(const char* characters) {
   const auto* begin = reinterpret_cast<const std::byte*>(characters);
@@ -61,7 +61,8 @@ FOR_EVERY_TRANSPORT("a request arrives whole and its reply comes back under its 
   const uint64_t number = pair.channel->send(Lane::kReady, text("ready?"), kLong);
   CHECK(number == 1);
   Request request = pair.request(text("ready?"));
-  CHECK(request.peer_identity.empty());
+  CHECK(request.peer_identity == pair.carrier.identity());
+  CHECK(request.peer_key.empty() == request.peer_identity.empty());
   CHECK(request.peer_address.find("://") != std::string::npos);
   request.responder->reply(text("close"));
   const Reply reply = pair.reply();
@@ -232,7 +233,7 @@ FOR_EVERY_TRANSPORT("either end may go first while requests are under way") {
   }
 }
 
-TEST_CASE_TEMPLATE("wake ends a receive that waits, on either end", Carrier, TcpCarrier,
+TEST_CASE_TEMPLATE("wake ends a receive that waits, on either end", Carrier, TcpCarrier, TlsCarrier,
                    IpcCarrier) {
   Pair<Carrier> pair;
   std::thread waker([&] {

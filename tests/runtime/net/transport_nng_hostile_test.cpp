@@ -1,6 +1,9 @@
 // What somebody without a key can send to the port of a server, and what a server must bear.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <vector>
 
 #include "runtime/base/limits.h"
@@ -8,6 +11,7 @@
 #include "runtime/net/transport.h"
 #include "tests/runtime/net/raw_peer.h"
 #include "tests/support/seed.h"
+#include "tests/support/tls_fleet.h"
 
 namespace paceline::test {
 namespace {
@@ -27,8 +31,9 @@ std::unique_ptr<Listener> listen_for(uint32_t sessions_max) {
 
 // Asks like a worker, again if the connection breaks, and answers like a core, which drops what a
 // hostile peer managed to send as a request.
-bool serves_an_honest_client(Listener& listener) {
-  auto channel = dial_nng({.address = listener.address(), .link = {}});
+bool serves_an_honest_client(Listener& listener,
+                             const std::optional<TlsOptions>& tls = std::nullopt) {
+  auto channel = dial_nng({.address = listener.address(), .link = {}, .tls = tls});
   PACELINE_CHECK(channel);
   const Bytes question(1000, std::byte{7});
   (*channel)->send(Lane::kExchange, question, kLong);
@@ -165,6 +170,35 @@ TEST_CASE("a server that answers above the largest size, or rubbish, ends the co
     peer.send(greeting(kRepProtocol) + answer);
     CHECK(peer.closed_within(kCloseTimeoutMs));
   }
+}
+
+TEST_CASE("a thousand silent connections under TLS are ended, and hold up nobody meanwhile") {
+  rlimit files{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
+  files.rlim_cur = files.rlim_max;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
+  const size_t peer_count = std::min<size_t>(1000, (files.rlim_cur - 100) / 2);
+  const auto open_files = [] {
+    using Folder = std::filesystem::directory_iterator;
+    return std::distance(Folder("/proc/self/fd"), Folder());
+  };
+  const TlsFleet fleet;
+  auto listener =
+      listen_with({.address = "tls+tcp://127.0.0.1:0", .sessions_max = 8, .tls = fleet.server()});
+  const auto before = open_files();
+  std::vector<RawPeer> peers;
+  for (size_t i = 0; i < peer_count; ++i) peers.push_back(RawPeer::connect_to(listener->address()));
+  peers.front().send("\x16\x03\x01");  // one that began
+  CHECK(serves_an_honest_client(*listener, fleet.worker("honest")));
+  // Their own side sees the end; the listener's owner goes on asking for requests.
+  const TimeUs deadline = monotonic_now_us() + kLong;
+  const auto with_peers = before + static_cast<std::ptrdiff_t>(peer_count);
+  Request request;
+  while (open_files() > with_peers && monotonic_now_us() < deadline)
+    listener->receive(&request, monotonic_now_us() + from_ms(50));
+  CHECK(open_files() <= with_peers);
+  CHECK(std::ranges::all_of(peers, [](RawPeer& peer) { return peer.closed_within(1'000); }));
+  CHECK(serves_an_honest_client(*listener, fleet.worker("honest")));
 }
 
 TEST_SUITE_END();

@@ -186,6 +186,18 @@ class RandomMessage {
     m = {.generation = u64(), .publication = u64(), .round = u64(), .finish = flag()};
   }
 
+  void fill(Enrol& m) {
+    m = {.secret = payload(), .public_key = payload()};
+    m.secret.resize(std::min(m.secret.size(), kSecretBytesMax));
+    m.public_key.resize(std::min(m.public_key.size(), kPublicKeyBytesMax));
+  }
+  void fill(Enrolled& m) {
+    m = {.authority = text(std::min(payload_bytes_max_, kCertificateBytesMax)),
+         .certificate = text(std::min(payload_bytes_max_, kCertificateBytesMax)),
+         .name = text(kNameBytesMax),
+         .port = below(UINT16_MAX + 1)};
+  }
+
   Random random_;
   size_t payload_bytes_max_;
 };

@@ -1,0 +1,31 @@
+// Certificates on NNG's dialers and listeners, and who is on the other end of a connection.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/net/transport.h"
+
+struct nng_dialer_s;
+struct nng_listener_s;
+struct nng_pipe_s;
+
+namespace paceline {
+
+// Between create and start. Both give NNG's error, 0 if there is none.
+int secure_dialer(const nng_dialer_s& dialer, const TlsOptions& tls);
+int secure_listener(const nng_listener_s& listener, const TlsOptions& tls);
+
+struct TlsPeer {
+  std::string name;
+  std::string key;
+};
+// Of the certificate that the authority vouched for in the handshake. Empty: the connection is gone
+// or the certificate is not a worker's.
+TlsPeer tls_peer(const nng_pipe_s& pipe);
+
+// What a line of mbedTLS's trace, or of its errors, tells people about a handshake that fails;
+// empty for the others.
+std::string tls_trace_reason(std::string_view line);
+
+}  // namespace paceline
