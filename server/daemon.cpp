@@ -102,7 +102,7 @@ void ServerDaemon::turn_away(Request request, const Status& why) {
   if (const std::optional<std::string> more = refused_lines_.pass(now))
     log_warning("refused %s: %s%s", request.peer_address.c_str(), why.message().c_str(),
                 more->c_str());
-  disconnects_.try_emplace(request.peer_identity, now + kLingerUs);
+  disconnects_.try_emplace(request.peer_key, now + kLingerUs);
   request.responder->reply(encode({0, refusal_of(why)}));
 }
 
@@ -111,10 +111,11 @@ void ServerDaemon::guard(TimeUs now) {
   if (!gate_) return;
   for (const Gate::Outcast& outcast : gate_->tick(now)) {
     core_->expel(outcast.name, outcast.why, now);
-    disconnects_.try_emplace(outcast.name, now + kLingerUs);
+    disconnects_.try_emplace(outcast.key, now + kLingerUs);
   }
   std::erase_if(disconnects_, [&](const auto& entry) {
     if (now < entry.second) return false;
+    log_debug("key %.16s may not be here: disconnected", entry.first.c_str());
     listener_->disconnect(entry.first);
     return true;
   });

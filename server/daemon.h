@@ -61,8 +61,9 @@ class ServerDaemon {
   std::unique_ptr<ServerCore> core_;
   std::unique_ptr<Listener> listener_;
   std::optional<StateStore> store_;
-  std::unique_ptr<Gate> gate_;                 // null: everybody who reaches the port is let in
-  std::map<std::string, TimeUs> disconnects_;  // of those who were told that they may not be here
+  std::unique_ptr<Gate> gate_;  // null: everybody who reaches the port is let in
+  // Keys of those who were told that they may not be here.
+  std::map<std::string, TimeUs> disconnects_;
   std::map<RequestToken, std::unique_ptr<Responder>> waiting_;
   RequestToken next_token_ = 1;
   std::atomic<Stop> stop_ = Stop::kNone;

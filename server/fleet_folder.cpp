@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -74,8 +75,16 @@ class ListLock {
   }
   ListLock(const ListLock&) = delete;
   ListLock& operator=(const ListLock&) = delete;
-  // Others hold it for a few milliseconds.
-  bool take() const { return descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) == 0; }
+  // Others hold it for a few milliseconds; one that was stopped meanwhile must not stop a server.
+  bool take() const {
+    constexpr int kTries = 100, kPauseMs = 10;
+    for (int i = 0; descriptor_ >= 0 && i < kTries; ++i) {
+      if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return true;
+      if (errno != EWOULDBLOCK) return false;
+      ::poll(nullptr, 0, kPauseMs);
+    }
+    return false;
+  }
 
  private:
   int descriptor_;

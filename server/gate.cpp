@@ -50,7 +50,7 @@ void Gate::follow_list() {
   for (const FleetWorker& worker : fleet_.workers) {
     if (worker.revoked_at_s != 0) continue;
     if (Status why = read->admit(worker.name, worker.key); !why.ok())
-      outcasts_.push_back({worker.name, std::move(why)});
+      outcasts_.push_back({worker.name, worker.key, std::move(why)});
   }
   fleet_ = std::move(*read);
 }

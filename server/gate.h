@@ -18,6 +18,7 @@ class Gate {
  public:
   struct Outcast {
     std::string name;
+    std::string key;
     Status why;
   };
 

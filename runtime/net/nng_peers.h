@@ -51,11 +51,11 @@ class Peers {
     if (const auto peer = peers_.find(pipe_id); peer != peers_.end()) peer->second.facts = facts;
   }
 
-  std::vector<uint32_t> of_identity(const std::string& identity) const {
+  std::vector<uint32_t> of_key(const std::string& key) const {
     const std::lock_guard lock(mutex_);
     std::vector<uint32_t> found;
     for (const auto& [pipe_id, peer] : peers_)
-      if (peer.facts.tls.name == identity) found.push_back(pipe_id);
+      if (peer.facts.tls.key == key) found.push_back(pipe_id);
     return found;
   }
 

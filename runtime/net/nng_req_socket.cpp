@@ -71,6 +71,7 @@ void ReqSocket::close() {
 }
 
 void ReqSocket::note(uint32_t pipe_id, Event event) {
+  if (tls_) trace_handshakes(event != Event::kGreeted);
   const std::lock_guard lock(mutex_);
   switch (event) {
     case Event::kConnected:

@@ -29,7 +29,7 @@ using Config = std::unique_ptr<nng_tls_config, FreeConfig>;
 // A configuration is frozen by its first use: each dialer and listener has its own.
 int make_config(nng_tls_mode mode, const TlsOptions& tls, Config* made) {
   static std::once_flag once;
-  std::call_once(once, [] { mbedtls_debug_set_threshold(kTraceLevel); });
+  std::call_once(once, [] { trace_handshakes(true); });
   nng_tls_config* config = nullptr;
   int error = nng_tls_config_alloc(&config, mode);
   if (error != 0) return error;
@@ -93,6 +93,8 @@ bool number_after(std::string_view line, std::string_view words, int base, unsig
 }
 
 }  // namespace
+
+void trace_handshakes(bool wanted) { mbedtls_debug_set_threshold(wanted ? kTraceLevel : 0); }
 
 int secure_dialer(const nng_dialer_s& dialer, const TlsOptions& tls) {
   Config config;

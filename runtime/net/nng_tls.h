@@ -16,6 +16,10 @@ namespace paceline {
 int secure_dialer(const nng_dialer_s& dialer, const TlsOptions& tls);
 int secure_listener(const nng_listener_s& listener, const TlsOptions& tls);
 
+// Whether mbedTLS tells why a handshake fails; it does so from the first configuration on. For a
+// process that has no listener: it costs a connection some 15 % of TLS's time.
+void trace_handshakes(bool wanted);
+
 struct TlsPeer {
   std::string name;
   std::string key;

@@ -51,8 +51,9 @@ class Listener {
   virtual bool receive(Request* request, TimeUs deadline) = 0;
   // Makes a receive() that waits return. Safe from any thread and from a signal handler's thread.
   virtual void wake() = 0;
-  // Closes the connections of one identity; it may dial again.
-  virtual void disconnect(const std::string& peer_identity) = 0;
+  // Closes the connections of whoever has this key; it may dial again. By key and not by name: a
+  // board that was replaced must not take its successor's connection along.
+  virtual void disconnect(const std::string& peer_key) = 0;
   // Where it really listens, with the port that was chosen for port 0: "tcp://127.0.0.1:40123".
   virtual std::string address() const = 0;
 };

@@ -94,7 +94,7 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
 
   bool receive(Request* request, TimeUs deadline);
   void wake();
-  void disconnect(const std::string& peer_identity);
+  void disconnect(const std::string& peer_key);
   const std::string& address() const { return address_; }
 
   // Ends what a responder holds: with a reply, or without one (null).
@@ -164,7 +164,7 @@ class NngListener final : public Listener {
     return socket_->receive(request, deadline);
   }
   void wake() override { socket_->wake(); }
-  void disconnect(const std::string& peer_identity) override { socket_->disconnect(peer_identity); }
+  void disconnect(const std::string& peer_key) override { socket_->disconnect(peer_key); }
   std::string address() const override { return socket_->address(); }
 
  private:
@@ -353,9 +353,8 @@ bool RepSocket::make_request(Context& context, const NngMsg& message, Request* r
   return true;
 }
 
-void RepSocket::disconnect(const std::string& peer_identity) {
-  for (const uint32_t pipe_id : peers_.of_identity(peer_identity))
-    nng_pipe_close(nng_pipe{.id = pipe_id});
+void RepSocket::disconnect(const std::string& peer_key) {
+  for (const uint32_t pipe_id : peers_.of_key(peer_key)) nng_pipe_close(nng_pipe{.id = pipe_id});
 }
 
 void RepSocket::close_silent_connections(TimeUs now) {

@@ -186,7 +186,8 @@ Status check_certificate(const std::string& pem, const std::string& authority_pe
   uint32_t flags = 0;
   mbedtls_x509_crt_verify(&certificate.context, &authority.context, nullptr, nullptr, &flags,
                           nullptr, nullptr);
-  if ((flags & ~(MBEDTLS_X509_BADCERT_EXPIRED | MBEDTLS_X509_BADCERT_FUTURE)) != 0)
+  constexpr uint32_t kDates = MBEDTLS_X509_BADCERT_EXPIRED | MBEDTLS_X509_BADCERT_FUTURE;
+  if ((flags & ~kDates) != 0)
     return fail(Code::kRefused, "a certificate is not signed by the fleet's authority (%08x)",
                 static_cast<unsigned>(flags));
   if (mbedtls_pk_check_pair(&certificate.context.pk, &key.context, draw_random, nullptr) != 0)

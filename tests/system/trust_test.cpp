@@ -247,7 +247,16 @@ TEST_SUITE("system/trust") {
     CHECK_MESSAGE(says(old_board.err(), "'barn' has another key by now"), tail_of(old_board.err()));
     Process new_board = fleet.worker("barn2");
     CHECK_MESSAGE(new_board.wait_err("checksum"), tail_of(new_board.err()));
-    CHECK(says(fleet.server.err(), "worker barn joins"));
+    // The old board is cut off by its key: the new one's connection stays.
+    const size_t known = fleet.server.err().size();
+    Process persistent = fleet.worker("barn");
+    CHECK(persistent.wait_exit() == 1);
+    CHECK_MESSAGE(fleet.server.wait_err_after(known, "may not be here: disconnected"),
+                  tail_of(fleet.server.err()));
+    const uint64_t reached = newest_publication(fleet.server.err());
+    CHECK(wait_until([&] { return newest_publication(fleet.server.err()) > reached + 5; }));
+    CHECK_FALSE(says(new_board.err(), "(connection 2)"));
+    CHECK_FALSE(says(new_board.err(), "waiting for the server"));
   }
 
   TEST_CASE("a worker that is revoked while it works is out within five seconds") {

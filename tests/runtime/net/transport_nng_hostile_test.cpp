@@ -177,7 +177,7 @@ TEST_CASE("a thousand silent connections under TLS are ended, and hold up nobody
   REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
   files.rlim_cur = files.rlim_max;
   REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
-  const size_t peer_count = std::min<size_t>(1000, (files.rlim_cur - 100) / 2);
+  const auto peer_count = static_cast<size_t>(std::min<rlim_t>(1000, (files.rlim_cur - 100) / 2));
   const auto open_files = [] {
     using Folder = std::filesystem::directory_iterator;
     return std::distance(Folder("/proc/self/fd"), Folder());

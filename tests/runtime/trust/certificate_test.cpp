@@ -97,8 +97,10 @@ TEST_CASE("whatever is done to a public key, it is a key on P-256 or an error") 
   Random random(seed(), 4);
   for (int i = 0; i < 300; ++i) {
     Bytes damaged = key.public_der;
-    if (i % 3 == 0) damaged.resize(random.below(damaged.size()));
-    if (!damaged.empty()) damaged[random.below(damaged.size())] ^= std::byte(1u << random.below(8));
+    if (i % 3 == 0) damaged.resize(static_cast<size_t>(random.below(damaged.size())));
+    if (!damaged.empty())
+      damaged[static_cast<size_t>(random.below(damaged.size()))] ^=
+          std::byte(1u << random.below(8));
     const Result<Hash> hash = hash_public_key(damaged);
     if (!hash) CHECK(hash.error().code() == Code::kCorrupt);
   }
