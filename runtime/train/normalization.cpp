@@ -68,7 +68,8 @@ void normalization_backward(const Normalization& n, const BackwardPass& pass) {
   for (size_t index = 0; index < pass.batch * n.groups; ++index) {
     const float* x = pass.input.data() + index * n.group;
     const float* dy = pass.output_gradient.data() + index * n.group;
-    const auto [mean, inverse] = moments_of(x, n);
+    const Moments moments = moments_of(x, n);
+    const float mean = moments.mean, inverse = moments.inverse_deviation;
     const size_t first = index % n.groups * n.group;
     float sum = 0.0f, product_sum = 0.0f;
     for (size_t i = 0; i < n.group; i += n.per_scale) {

@@ -116,6 +116,18 @@ TEST_CASE("backends: every set of this build that the CPU has is usable") {
   CHECK(usable_gemm_kernels().size() == expected);
 }
 
+TEST_CASE("gradient: convolutions with groups or dilation run on every backend") {
+  Random random(test::seed(), 40);
+  for (const char* keys : {"groups = 3\n", "dilation = 2\n"})
+    check_against_reference(
+        "[model]\ninput = [6, 12, 11]\nclasses = 5\n[[layer]]\n"
+        "type = 'conv2d'\nfilters = 9\nkernel = 3\n" +
+            std::string(keys) +
+            "[[layer]]\ntype = 'relu'\n[[layer]]\ntype = 'flatten'\n"
+            "[[layer]]\ntype = 'dense'\nunits = 5\n",
+        {1, 7}, random);
+}
+
 TEST_CASE("make_trainer: an unknown backend or an impossible batch is an error") {
   const ModelSpec spec = test::model_of(test::kSmallMlp);
   const auto unknown = make_trainer(spec, 4, "refrence");

@@ -13,19 +13,19 @@
 namespace paceline {
 namespace {
 
-// Twenty steps of SGD from a fixed start; the checksum of the model.
-uint32_t trained_checksum(std::string_view toml) {
+// Twenty steps from a fixed start; the checksum of the model.
+uint32_t trained_checksum(std::string_view toml, const OptimizerOptions& options = {}) {
   const ModelSpec spec = test::model_of(toml);
   std::vector<float> parameters(test::parameter_floats(spec)), gradient(parameters.size());
   init_parameters(spec, 7, parameters);
   auto trainer = make_trainer(spec, 8, "reference");
   REQUIRE(trainer.has_value());
-  Optimizer sgd({}, parameters.size());
+  Optimizer optimizer(options, parameters.size());
   Random random(7, 99);
   for (int step = 0; step < 20; ++step) {
     const test::Batch batch = test::random_batch(spec, 8, random);
     REQUIRE((*trainer)->gradient(parameters, batch.features, batch.labels, gradient).has_value());
-    sgd.step(gradient, 0.05f, parameters);
+    optimizer.step(gradient, 0.05f, parameters);
   }
   return model_checksum(parameters);
 }
@@ -63,9 +63,49 @@ void check_derivatives(std::string_view toml) {
     REQUIRE(test::all_zero(test::pads_after(gradient, tensor)));
 }
 
+// Signals whose first or second half lies higher: the share that a net tells apart in the end.
+double learnt_share(const std::string& layers) {
+  const ModelSpec spec =
+      test::model_of("[model]\ninput = [2, 16]\nclasses = 2\n" + layers +
+                     "[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 2\n");
+  std::vector<float> parameters(test::parameter_floats(spec)), gradient(parameters.size());
+  init_parameters(spec, 3, parameters);
+  auto trainer = *make_trainer(spec, 32, "reference");
+  Optimizer optimizer({.kind = OptimizerKind::kAdam}, parameters.size());
+  Random random(3, 4);
+  const auto draw = [&] {
+    test::Batch batch = test::random_batch(spec, 32, random);
+    for (size_t i = 0; i < batch.features.size(); ++i)
+      if (static_cast<int32_t>(i / 8 % 2) == batch.labels[i / 32]) batch.features[i] += 0.6f;
+    return batch;
+  };
+  for (int step = 0; step < 200; ++step) {
+    const test::Batch batch = draw();
+    REQUIRE(trainer->gradient(parameters, batch.features, batch.labels, gradient).has_value());
+    optimizer.step(gradient, 0.02f, parameters);
+  }
+  EvaluationCounts counts;
+  for (int i = 0; i < 10; ++i) {
+    const test::Batch batch = draw();
+    REQUIRE(trainer->evaluate(parameters, batch.features, batch.labels, &counts).ok());
+  }
+  return static_cast<double>(counts.correct) / static_cast<double>(counts.rows);
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("train/reference");
+
+TEST_CASE("a net with any layer learns to tell two kinds of signals apart") {
+  const std::string conv = "[[layer]]\ntype = 'conv1d'\nfilters = 6\nkernel = 3\n";
+  for (const char* layer :
+       {"'conv1d'\nfilters = 6\nkernel = 3\ngroups = 6\ndilation = 2", "'relu'", "'leaky_relu'",
+        "'tanh'", "'sigmoid'", "'gelu'", "'maxpool1d'\nkernel = 2", "'avgpool1d'\nkernel = 2",
+        "'group_norm'\ngroups = 3", "'layer_norm'", "'dropout'\nrate = 0.2"}) {
+    INFO(layer);
+    CHECK(learnt_share(conv + "[[layer]]\ntype = " + layer + "\n") > 0.9);
+  }
+}
 
 TEST_CASE("gradient: every layer agrees with the derivative of its definition") {
   check_derivatives(net("[7]", ""));
@@ -240,6 +280,17 @@ TEST_CASE("gradient: label smoothing and class weights agree with the derivative
 TEST_CASE("gradient: twenty steps give the same bytes on every machine and compiler") {
   CHECK(trained_checksum(test::kSmallMlp) == 0x3EA9CAEEu);
   CHECK(trained_checksum(test::kSmallCnn) == 0x85BF09FEu);
+  const std::string pooled =
+      net("[2, 31]",
+          "[[layer]]\ntype = 'conv1d'\nfilters = 6\nkernel = 3\n[[layer]]\ntype = 'group_norm'\n"
+          "groups = 2\n[[layer]]\ntype = 'tanh'\n[[layer]]\ntype = 'avgpool1d'\nkernel = 2\n"
+          "[[layer]]\ntype = 'conv1d'\nfilters = 6\nkernel = 3\ngroups = 3\ndilation = 2\n"
+          "[[layer]]\ntype = 'gelu'\n[[layer]]\ntype = 'dropout'\n"
+          "[[layer]]\ntype = 'maxpool1d'\nkernel = 2\n[[layer]]\ntype = 'layer_norm'\n"
+          "[[layer]]\ntype = 'sigmoid'\n[[layer]]\ntype = 'globalavgpool'\n");
+  CHECK(trained_checksum(pooled) == 0x16510CE3u);
+  CHECK(trained_checksum(pooled, {.kind = OptimizerKind::kAdam, .clip = 0.5f}) == 0x4219B267u);
+  CHECK(trained_checksum(pooled, {.kind = OptimizerKind::kRmsprop}) == 0xB13CAA9Eu);
 }
 
 TEST_SUITE_END();
