@@ -66,7 +66,7 @@ void Fleet::start_worker(Agent& agent) {
                                   : network_->dial(agent.plan.name);
   agent.core = std::make_unique<WorkerCore>(std::move(options), agent.plan.factory);
   agent.unit_due = kNever;
-  agent.heartbeat_due = agent.wake_at = now_;
+  agent.heartbeat_due = now_;
   agent.started_at = now_;
   agent.asked = Doing::kWait;
   if (!agent.state.empty()) PACELINE_CHECK(agent.core->restore(agent.state).ok());
@@ -223,18 +223,16 @@ void Fleet::plan_unit(Agent& agent) {
                               static_cast<TimeUs>(options_.server.run.training.batch);
 }
 
-bool Fleet::receive(Agent& agent) {
-  bool happened = false;
+void Fleet::receive(Agent& agent, bool* happened) {
   Reply reply;
   while (agent.channel->receive(&reply, now_)) {
-    happened = true;
+    *happened = true;
     if (!reply.status.ok()) {
       agent.core->on_failure(reply.lane, reply.status, now_);
     } else if (const Result<Envelope> envelope = decode(reply.message)) {
       agent.core->on_reply(reply.lane, *envelope, now_);
     }
   }
-  return happened;
 }
 
 // Joins, leaves, crashes and returns.
@@ -254,7 +252,6 @@ bool Fleet::follow_plan(Agent& agent) {
   if (plan.leaves_at_us <= now_) {
     plan.leaves_at_us = kNever;
     agent.leaves = true;
-    agent.wake_at = now_;
     agent.core->leave(now_);
     flush(agent);
     return true;
@@ -271,8 +268,8 @@ bool Fleet::pump_worker(Agent& agent) {
   if (follow_plan(agent)) return true;
   if (!agent.core) return false;
   WorkerCore& core = *agent.core;
-  bool happened = receive(agent);
-  if (!happened && agent.wake_at > now_) return false;
+  bool happened = false;
+  receive(agent, &happened);
   if (core.next_timer() <= now_) {
     core.on_timer(now_);
     happened = true;
@@ -293,14 +290,7 @@ bool Fleet::pump_worker(Agent& agent) {
   }
   flush(agent);
   now_does(agent, doing_of(agent), now_);
-  agent.wake_at = next_due(agent);
   return happened;
-}
-
-TimeUs Fleet::next_due(const Agent& agent) const {
-  const TimeUs due = std::min({agent.core->next_timer(), agent.unit_due, agent.plan.leaves_at_us,
-                               agent.plan.crashes_at_us});
-  return agent.core->activity() == Activity::kStopped ? due : std::min(due, agent.heartbeat_due);
 }
 
 bool Fleet::pump() {
@@ -312,8 +302,15 @@ bool Fleet::pump() {
 
 TimeUs Fleet::next_event() const {
   TimeUs next = std::min(network_->next_due(), server_->next_timer());
-  for (const Agent& agent : agents_)
-    next = std::min(next, agent.core ? agent.wake_at : agent.plan.joins_at_us);
+  for (const Agent& agent : agents_) {
+    if (!agent.core) {
+      next = std::min(next, agent.plan.joins_at_us);
+      continue;
+    }
+    next = std::min({next, agent.core->next_timer(), agent.unit_due, agent.plan.leaves_at_us,
+                     agent.plan.crashes_at_us});
+    if (agent.core->activity() != Activity::kStopped) next = std::min(next, agent.heartbeat_due);
+  }
   return next;
 }
 

@@ -79,13 +79,7 @@ class Fleet {
 
   TimeUs now() const { return now_; }
   ServerCore& server() { return *server_; }
-  const ServerCore& server() const { return *server_; }
-  // Whatever is done to it, it is looked after at the next instant.
-  WorkerCore& worker(size_t index) {
-    agents_[index].wake_at = now_;
-    return *agents_[index].core;
-  }
-  const WorkerCore& worker(size_t index) const { return *agents_[index].core; }
+  WorkerCore& worker(size_t index) { return *agents_[index].core; }
   size_t worker_count() const { return agents_.size(); }
   LoopbackNetwork& network() { return *network_; }
   // Message bytes of all workers so far, both ways.
@@ -116,7 +110,6 @@ class Fleet {
     TimeUs unit_due = kNever;
     uint64_t unit_ticket = 0;
     TimeUs heartbeat_due = kNever;
-    TimeUs wake_at = 0;     // before that only a reply is news to it
     TimeUs started_at = 0;  // this life
     bool leaves = false;
     WorkerTotals past;  // of its earlier lives; discarded: of this one, too
@@ -131,8 +124,7 @@ class Fleet {
   bool pump_server();
   bool pump_worker(Agent& agent);
   void flush(Agent& agent);
-  bool receive(Agent& agent);
-  TimeUs next_due(const Agent& agent) const;
+  void receive(Agent& agent, bool* happened);
   void plan_unit(Agent& agent);
   void drop_unit(Agent& agent);
   bool follow_plan(Agent& agent);

@@ -36,7 +36,7 @@ class FleetInvariants final : public ApplyObserver {
   void check_workers();
   void check_leads();
 
-  const Fleet& fleet_;
+  Fleet& fleet_;
   uint64_t lead_max_;  // UINT64_MAX: the pace has no bound
   Numbers seen_;
   std::vector<std::set<uint64_t>> sequences_;  // that were applied, by worker id
