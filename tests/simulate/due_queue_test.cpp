@@ -13,7 +13,7 @@ TEST_SUITE("simulate/due_queue") {
   TEST_CASE("entries come out in order of time and worker, whatever their rate was said to be") {
     for (uint64_t run = 0; run < 300; ++run) {
       Random random(test::seed(), run);
-      const uint64_t workers = 1 + random.below(40);
+      const size_t workers = 1 + static_cast<size_t>(random.below(40));
       const TimeUs longest = static_cast<TimeUs>(1) << random.below(30);
       // From far too often to far too seldom.
       const double guess = 1e6 / static_cast<double>(uint64_t{1} << random.below(36));

@@ -55,9 +55,10 @@ class RandomFleet {
   }
 
  private:
+  size_t below(size_t bound) { return static_cast<size_t>(random_.below(bound)); }
   template <class T, size_t n>
   T one_of(const T (&values)[n]) {
-    return values[random_.below(n)];
+    return values[below(n)];
   }
   bool chance(double share) { return random_.unit() < share; }
   TimeUs time(TimeUs most) {
@@ -66,7 +67,7 @@ class RandomFleet {
 
   std::string draw_pace() {
     const std::span<const PaceInfo> all = paces();
-    const std::string name = all[random_.below(all.size())].name;
+    const std::string name = all[below(all.size())].name;
     return chance(0.2) ? name + "+stale" : name;
   }
 
@@ -84,8 +85,8 @@ class RandomFleet {
 
   FleetOptions draw() {
     test::ToyOptions toy;
-    toy.workers = 1 + random_.below(kWorkersMax);
-    toy.rows_per_worker = 24 + random_.below(200);
+    toy.workers = 1 + below(kWorkersMax);
+    toy.rows_per_worker = 24 + below(200);
     // Sometimes wide enough for every codec's own blocks.
     toy.hidden = chance(0.2) ? 600 : 16;
     toy.skewed = chance(0.5);
@@ -96,8 +97,8 @@ class RandomFleet {
     server.pace = draw_pace();
     server.freq = one_of({"fixed:1", "fixed:3", "trend", "agreement", "adacomm"});
     const std::span<const CodecInfo> all = codecs();
-    server.codec_up = all[random_.below(all.size())].id;
-    do server.codec_down = all[random_.below(all.size())].id;
+    server.codec_up = all[below(all.size())].id;
+    do server.codec_down = all[below(all.size())].id;
     while (!check_codec_down(server.codec_down).ok());
     server.codec_up_auto = server.codec_down_auto = chance(0.2);
     server.min_workers = chance(0.5) ? 1 : static_cast<uint32_t>(toy.workers);
@@ -122,8 +123,8 @@ class RandomFleet {
   void make_trouble() {
     if (!trouble_ || fleet_->now() < next_trouble_) return;
     next_trouble_ = fleet_->now() + 20'000 + time(600'000);
-    const size_t i = random_.below(fleet_->worker_count());
-    switch (random_.below(6)) {
+    const size_t i = below(fleet_->worker_count());
+    switch (below(6)) {
       case 0:  // freezes, to come back later
         if (fleet_->runs(i)) saved_[i] = fleet_->worker(i).save(), fleet_->stop_worker(i);
         break;
