@@ -50,7 +50,7 @@ Result<std::string> enrol_worker(const std::string& folder, const std::string& n
   std::ranges::copy(secret, code.secret.begin());
   std::copy_n(authority.key.begin(), kCodePartBytes, code.authority.begin());
   bool known = false;
-  PACELINE_TRY(fleet_folder.update([&](Fleet* fleet) -> Status {
+  PACELINE_TRY(fleet_folder.update([&](FleetList* fleet) -> Status {
     known = fleet->find(name) != nullptr;
     fleet->open_enrolment(name, sha256(secret), wall_clock_s());
     return {};
@@ -68,9 +68,9 @@ Result<std::string> enrol_worker(const std::string& folder, const std::string& n
 
 Result<std::string> list_workers(const std::string& folder) {
   PACELINE_ASSIGN(const FleetFolder fleet_folder, FleetFolder::open(folder));
-  PACELINE_ASSIGN(const Fleet fleet, fleet_folder.read());
+  PACELINE_ASSIGN(const FleetList fleet, fleet_folder.read());
   std::string text;
-  for (const FleetWorker& worker : fleet.workers)
+  for (const ListedWorker& worker : fleet.workers)
     text += format_text(
         "%-24s enrolled %s  key %.16s%s\n", worker.name.c_str(),
         time_text(worker.enrolled_at_s).c_str(), worker.key.c_str(),
@@ -87,7 +87,7 @@ Result<std::string> list_workers(const std::string& folder) {
 Result<std::string> revoke_worker(const std::string& folder, const std::string& name) {
   PACELINE_ASSIGN(const FleetFolder fleet_folder, FleetFolder::open(folder));
   PACELINE_TRY(
-      fleet_folder.update([&](Fleet* fleet) { return fleet->revoke(name, wall_clock_s()); }));
+      fleet_folder.update([&](FleetList* fleet) { return fleet->revoke(name, wall_clock_s()); }));
   return format_text("'%s' is revoked; a running server cuts it off within a second\n",
                      name.c_str());
 }

@@ -7,7 +7,7 @@
 
 namespace paceline {
 
-// Each returns what to print. Errors: those of FleetFolder and Fleet.
+// Each returns what to print. Errors: those of FleetFolder and FleetList.
 Result<std::string> init_fleet(const std::string& folder);
 Result<std::string> enrol_worker(const std::string& folder, const std::string& name);
 Result<std::string> list_workers(const std::string& folder);

@@ -177,7 +177,7 @@ TlsOptions FleetFolder::server_tls() const {
           .server_name = {}};
 }
 
-Result<Fleet> FleetFolder::read() const {
+Result<FleetList> FleetFolder::read() const {
   const std::string path = path_ + "/fleet.toml";
   PACELINE_ASSIGN(const std::string text, read_text(path));
   return parse_fleet(text, path);
@@ -196,11 +196,11 @@ bool FleetFolder::changed() {
   return true;
 }
 
-Status FleetFolder::update(const std::function<Status(Fleet*)>& change) const {
+Status FleetFolder::update(const std::function<Status(FleetList*)>& change) const {
   const ListLock lock(path_ + "/lock");
   if (!lock.take()) return system_failure("lock", path_ + "/lock");
-  PACELINE_ASSIGN(Fleet fleet, read());
-  const Fleet before = fleet;
+  PACELINE_ASSIGN(FleetList fleet, read());
+  const FleetList before = fleet;
   const Status done = change(&fleet);
   if (fleet != before)
     PACELINE_TRY(write_text(path_ + "/fleet.toml", fleet_text(fleet), FileAccess::kOwner));

@@ -9,7 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/net/transport.h"
 #include "runtime/trust/certificate_issue.h"
-#include "server/fleet.h"
+#include "server/fleet_list.h"
 
 namespace paceline {
 
@@ -36,12 +36,12 @@ class FleetFolder {
   // Of the run's listener; with workers' certificates.
   TlsOptions server_tls() const;
 
-  Result<Fleet> read() const;
+  Result<FleetList> read() const;
   // Has the list changed since the last call?
   bool changed();
   // Reads, changes and writes the list while no other process does. An error of `change` is the
   // result; what it did to the list is written nevertheless.
-  Status update(const std::function<Status(Fleet*)>& change) const;
+  Status update(const std::function<Status(FleetList*)>& change) const;
 
  private:
   std::string path_;

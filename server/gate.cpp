@@ -40,14 +40,14 @@ std::vector<Gate::Outcast> Gate::tick(TimeUs now) {
 
 void Gate::follow_list() {
   if (!folder_.changed()) return;
-  Result<Fleet> read = folder_.read();
+  Result<FleetList> read = folder_.read();
   if (!read) {
     // Whoever was welcome stays: a slip of a pen is no reason to stop a run.
     log_error("the fleet's list can't be read, the one before holds: %s",
               read.error().message().c_str());
     return;
   }
-  for (const FleetWorker& worker : fleet_.workers) {
+  for (const ListedWorker& worker : fleet_.workers) {
     if (worker.revoked_at_s != 0) continue;
     if (Status why = read->admit(worker.name, worker.key); !why.ok())
       outcasts_.push_back({worker.name, worker.key, std::move(why)});
@@ -100,7 +100,7 @@ Message Gate::answer(const Enrol& enrol, const std::string& peer_address, TimeUs
   const Result<Hash> key = hash_public_key(enrol.public_key);
   if (!key) return refusal_of(key.error());
   const int64_t now_s = wall_clock_s();
-  const Status status = folder_.update([&](Fleet* fleet) -> Status {
+  const Status status = folder_.update([&](FleetList* fleet) -> Status {
     PACELINE_ASSIGN(enrolled.name, fleet->use_secret(sha256(enrol.secret), now_s));
     CertificateContent content;
     content.name = enrolled.name;

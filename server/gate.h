@@ -47,7 +47,7 @@ class Gate {
   FleetFolder folder_;
   const std::string enrol_address_;
   unsigned port_ = 0;
-  Fleet fleet_;
+  FleetList fleet_;
   std::vector<Outcast> outcasts_;  // since the last tick
   TimeUs look_at_ = 0;
   std::unique_ptr<Listener> door_;

@@ -211,6 +211,22 @@ def check_mirror(tree):
             yield f"{name}:1: there is no folder {found.group(1)} that it mirrors"
 
 
+def check_types(tree):
+    """Two headers that define a type of one name end in one program, where the linker mixes up their functions."""
+    pattern = re.compile(r"(?:struct|class|enum class)\s+(?:alignas\(\w+\)\s+)?(\w+)[^;]*\{")
+    places = {}
+    for name in tree.named(".h"):
+        if name.startswith(("tests/", "platforms/")):  # a kernel set's own headers have no linkage
+            continue
+        for number, line in enumerate(tree.lines(name), 1):
+            found = pattern.match(line)
+            if not found:
+                continue
+            place = places.setdefault(found.group(1), f"{name}:{number}")
+            if not place.startswith(f"{name}:"):
+                yield f"{name}:{number}: {place} defines a type named {found.group(1)}, too"
+
+
 def check_sizes(tree):
     """Long files are listed with their length and may only shrink."""
     listed = {}

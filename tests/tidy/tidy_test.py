@@ -86,6 +86,10 @@ class BrokenTree(unittest.TestCase):
         self.expect("mirror", {"tests/runtime/ghost/a_test.cpp": "", "runtime/base/a.cpp": "",
                                "tests/runtime/base/a_test.cpp": ""}, "runtime/ghost")
 
+    def test_a_type_is_defined_in_one_header(self):
+        self.expect("types", {"server/a.h": "struct Fleet {\n};\nclass Other;\n", "simulate/b.h": "class Fleet {\n};\n",
+                              "simulate/c.h": "class Fleet;\nstruct Other {\n};\n"}, "simulate/b.h:1")
+
     def test_long_files_only_shrink(self):
         long = "\n" * (tidy.FILE_LINES_MAX + 10)
         listed = f"{tidy.FILE_LINES_MAX + 5} server/b.cpp\n700 server/c.cpp\n600 server/d.cpp\n700 server/e.cpp\n"

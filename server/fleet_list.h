@@ -16,13 +16,13 @@ namespace paceline {
 inline constexpr int64_t kEnrolmentLifeS = 15 * 60;
 inline constexpr uint32_t kEnrolmentTries = 5;
 
-struct FleetWorker {
+struct ListedWorker {
   std::string name;
   std::string key;     // hash of its public key, hex: this is who it is
   std::string serial;  // of its certificate
   int64_t enrolled_at_s = 0;
   int64_t revoked_at_s = 0;  // 0: it may work
-  bool operator==(const FleetWorker&) const = default;
+  bool operator==(const ListedWorker&) const = default;
 };
 
 // Somebody may join under `name` who knows the secret.
@@ -34,11 +34,11 @@ struct PendingEnrolment {
   bool operator==(const PendingEnrolment&) const = default;
 };
 
-struct Fleet {
-  std::vector<FleetWorker> workers;
+struct FleetList {
+  std::vector<ListedWorker> workers;
   std::vector<PendingEnrolment> pending;
 
-  const FleetWorker* find(std::string_view name) const;
+  const ListedWorker* find(std::string_view name) const;
   // kRefused, with the reason and the fix, unless this name has this key here and may work.
   Status admit(const std::string& name, const std::string& key) const;
   // Is somebody to join?
@@ -49,15 +49,15 @@ struct Fleet {
   // open enrolment a try: nobody knows which one it meant. Errors: kRefused.
   Result<std::string> use_secret(const Hash& secret_hash, int64_t now_s);
   // Puts a worker on the list, or another key under its name.
-  void enlist(FleetWorker worker);
+  void enlist(ListedWorker worker);
   // Errors: kNotFound with the nearest name; kInvalidArgument if it is revoked already.
   Status revoke(const std::string& name, int64_t now_s);
 
-  bool operator==(const Fleet&) const = default;
+  bool operator==(const FleetList&) const = default;
 };
 
-std::string fleet_text(const Fleet& fleet);
+std::string fleet_text(const FleetList& fleet);
 // `source` names the text in messages. Errors: kCorrupt with line and column.
-Result<Fleet> parse_fleet(std::string_view text, const std::string& source);
+Result<FleetList> parse_fleet(std::string_view text, const std::string& source);
 
 }  // namespace paceline

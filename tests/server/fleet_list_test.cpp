@@ -1,4 +1,4 @@
-#include "server/fleet.h"
+#include "server/fleet_list.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -15,8 +15,8 @@ constexpr int64_t kNowS = 1'796'000'000;
 Hash hash_of(char letter) { return sha256(std::as_bytes(std::span(&letter, 1))); }
 std::string key_of(char letter) { return to_hex(hash_of(letter)); }
 
-Fleet fleet_of_two() {
-  Fleet fleet;
+FleetList fleet_of_two() {
+  FleetList fleet;
   fleet.enlist({"barn", key_of('b'), "01", kNowS, 0});
   fleet.enlist({"shed", key_of('s'), "02", kNowS, 0});
   return fleet;
@@ -26,10 +26,10 @@ bool says(const Status& status, const char* words) {
   return status.message().find(words) != std::string::npos;
 }
 
-TEST_SUITE_BEGIN("server/fleet");
+TEST_SUITE_BEGIN("server/fleet_list");
 
 TEST_CASE("only a listed name with its own key may work, and the others are told why") {
-  Fleet fleet = fleet_of_two();
+  FleetList fleet = fleet_of_two();
   CHECK(fleet.admit("barn", key_of('b')).ok());
   CHECK(says(fleet.admit("barn", key_of('s')), "has another key by now"));
   CHECK(says(fleet.admit("hall", key_of('b')), "is not on the fleet's list"));
@@ -45,7 +45,7 @@ TEST_CASE("only a listed name with its own key may work, and the others are told
 }
 
 TEST_CASE("a secret is good for one board, fifteen minutes and five tries in all") {
-  Fleet fleet;
+  FleetList fleet;
   fleet.open_enrolment("barn", hash_of('x'), kNowS);
   CHECK(fleet.awaits(kNowS));
   CHECK(*fleet.use_secret(hash_of('x'), kNowS + kEnrolmentLifeS - 1) == "barn");
@@ -58,14 +58,14 @@ TEST_CASE("a secret is good for one board, fifteen minutes and five tries in all
 
   fleet.open_enrolment("barn", hash_of('x'), kNowS);
   for (int i = 0; i < 4; ++i) CHECK_FALSE(fleet.use_secret(hash_of('w'), kNowS));
-  Fleet four_tries_later = fleet;
+  FleetList four_tries_later = fleet;
   CHECK(four_tries_later.use_secret(hash_of('x'), kNowS));
   CHECK_FALSE(fleet.use_secret(hash_of('w'), kNowS));
   CHECK_FALSE(fleet.use_secret(hash_of('x'), kNowS));
 }
 
 TEST_CASE("a new code for a name ends the older one; revoking the name ends it, too") {
-  Fleet fleet = fleet_of_two();
+  FleetList fleet = fleet_of_two();
   fleet.open_enrolment("barn", hash_of('x'), kNowS);
   fleet.open_enrolment("barn", hash_of('y'), kNowS);
   CHECK_FALSE(fleet.use_secret(hash_of('x'), kNowS));
@@ -74,12 +74,12 @@ TEST_CASE("a new code for a name ends the older one; revoking the name ends it, 
 }
 
 TEST_CASE("a list comes back from its text, and every broken one is kCorrupt with its place") {
-  Fleet fleet = fleet_of_two();
+  FleetList fleet = fleet_of_two();
   REQUIRE(fleet.revoke("shed", kNowS + 5).ok());
   fleet.open_enrolment("hall", hash_of('x'), kNowS);
   const std::string text = fleet_text(fleet);
   CHECK(*parse_fleet(text, "f") == fleet);
-  CHECK(*parse_fleet("", "f") == Fleet());
+  CHECK(*parse_fleet("", "f") == FleetList());
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
     changed.replace(changed.find(from), from.size(), to);
@@ -113,7 +113,7 @@ TEST_CASE("a fleet's folder is made once, whole, and its keys are its owner's") 
   CHECK(folder->changed());
   CHECK_FALSE(folder->changed());
   REQUIRE(folder
-              ->update([](Fleet* fleet) -> Status {
+              ->update([](FleetList* fleet) -> Status {
                 fleet->enlist({"barn", key_of('b'), "01", kNowS, 0});
                 return {};
               })
@@ -122,7 +122,7 @@ TEST_CASE("a fleet's folder is made once, whole, and its keys are its owner's") 
   CHECK(folder->read()->workers.size() == 1);
   // A try is counted though the change fails.
   REQUIRE(folder
-              ->update([](Fleet* fleet) -> Status {
+              ->update([](FleetList* fleet) -> Status {
                 fleet->open_enrolment("hall", hash_of('x'), kNowS);
                 return fail(Code::kRefused, "no");
               })

@@ -1,4 +1,4 @@
-#include "server/fleet.h"
+#include "server/fleet_list.h"
 
 #include <toml++/toml.h>
 
@@ -47,13 +47,13 @@ bool is_hash(const std::string& text) {
 
 }  // namespace
 
-const FleetWorker* Fleet::find(std::string_view name) const {
-  const auto found = std::ranges::find(workers, name, &FleetWorker::name);
+const ListedWorker* FleetList::find(std::string_view name) const {
+  const auto found = std::ranges::find(workers, name, &ListedWorker::name);
   return found == workers.end() ? nullptr : &*found;
 }
 
-Status Fleet::admit(const std::string& name, const std::string& key) const {
-  const FleetWorker* worker = find(name);
+Status FleetList::admit(const std::string& name, const std::string& key) const {
+  const ListedWorker* worker = find(name);
   if (worker == nullptr)
     return fail(Code::kRefused,
                 "'%s' is not on the fleet's list; enrol it: edge_server enrol %s, then edge_worker "
@@ -71,12 +71,12 @@ Status Fleet::admit(const std::string& name, const std::string& key) const {
   return {};
 }
 
-bool Fleet::awaits(int64_t now_s) const {
+bool FleetList::awaits(int64_t now_s) const {
   return std::ranges::any_of(pending,
                              [&](const PendingEnrolment& p) { return p.expires_at_s > now_s; });
 }
 
-void Fleet::open_enrolment(const std::string& name, const Hash& secret_hash, int64_t now_s) {
+void FleetList::open_enrolment(const std::string& name, const Hash& secret_hash, int64_t now_s) {
   std::erase_if(pending, [&](const PendingEnrolment& p) {
     return p.name == name || p.expires_at_s <= now_s;
   });
@@ -87,7 +87,7 @@ void Fleet::open_enrolment(const std::string& name, const Hash& secret_hash, int
                      .tries_left = kEnrolmentTries});
 }
 
-Result<std::string> Fleet::use_secret(const Hash& secret_hash, int64_t now_s) {
+Result<std::string> FleetList::use_secret(const Hash& secret_hash, int64_t now_s) {
   std::erase_if(pending, [&](const PendingEnrolment& p) { return p.expires_at_s <= now_s; });
   const std::string wanted = to_hex(secret_hash);
   for (auto entry = pending.begin(); entry != pending.end(); ++entry) {
@@ -103,20 +103,20 @@ Result<std::string> Fleet::use_secret(const Hash& secret_hash, int64_t now_s) {
               "NAME");
 }
 
-void Fleet::enlist(FleetWorker worker) {
-  const auto found = std::ranges::find(workers, worker.name, &FleetWorker::name);
+void FleetList::enlist(ListedWorker worker) {
+  const auto found = std::ranges::find(workers, worker.name, &ListedWorker::name);
   if (found != workers.end())
     *found = std::move(worker);
   else
     workers.push_back(std::move(worker));
 }
 
-Status Fleet::revoke(const std::string& name, int64_t now_s) {
+Status FleetList::revoke(const std::string& name, int64_t now_s) {
   std::erase_if(pending, [&](const PendingEnrolment& p) { return p.name == name; });
-  const auto found = std::ranges::find(workers, name, &FleetWorker::name);
+  const auto found = std::ranges::find(workers, name, &ListedWorker::name);
   if (found == workers.end()) {
     std::vector<std::string_view> names;
-    for (const FleetWorker& worker : workers) names.push_back(worker.name);
+    for (const ListedWorker& worker : workers) names.push_back(worker.name);
     return fail(Code::kNotFound, "no worker is named '%s'%s", name.c_str(),
                 suggest_name(name, names).c_str());
   }
@@ -126,11 +126,11 @@ Status Fleet::revoke(const std::string& name, int64_t now_s) {
   return {};
 }
 
-std::string fleet_text(const Fleet& fleet) {
+std::string fleet_text(const FleetList& fleet) {
   std::string text =
       "# Who may work here, and who may join now. Changed by edge_server enrol and revoke; a\n"
       "# running server follows within a second. Times are seconds since 1970.\n";
-  for (const FleetWorker& worker : fleet.workers)
+  for (const ListedWorker& worker : fleet.workers)
     text += format_text(
         "\n[[worker]]\nname = \"%s\"\nkey = \"%s\"\nserial = \"%s\"\nenrolled = %lld\n"
         "revoked = %lld\n",
@@ -144,7 +144,7 @@ std::string fleet_text(const Fleet& fleet) {
   return text;
 }
 
-Result<Fleet> parse_fleet(std::string_view text, const std::string& source) {
+Result<FleetList> parse_fleet(std::string_view text, const std::string& source) {
   toml::table root;
   try {
     root = toml::parse(text, source);
@@ -154,13 +154,13 @@ Result<Fleet> parse_fleet(std::string_view text, const std::string& source) {
                 static_cast<unsigned>(error.source().begin.column),
                 std::string(error.description()).c_str());
   }
-  Fleet fleet;
+  FleetList fleet;
   PACELINE_TRY(read_each(root, "worker", kWorkersMax, source, [&](const toml::table& table) {
-    FleetWorker worker{.name = value_of<std::string>(table, "name"),
-                       .key = value_of<std::string>(table, "key"),
-                       .serial = value_of<std::string>(table, "serial"),
-                       .enrolled_at_s = value_of<int64_t>(table, "enrolled"),
-                       .revoked_at_s = value_of<int64_t>(table, "revoked")};
+    ListedWorker worker{.name = value_of<std::string>(table, "name"),
+                        .key = value_of<std::string>(table, "key"),
+                        .serial = value_of<std::string>(table, "serial"),
+                        .enrolled_at_s = value_of<int64_t>(table, "enrolled"),
+                        .revoked_at_s = value_of<int64_t>(table, "revoked")};
     const bool fits =
         check_name(worker.name).ok() && is_hash(worker.key) && fleet.find(worker.name) == nullptr;
     fleet.workers.push_back(std::move(worker));
