@@ -26,15 +26,6 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-std::shared_ptr<LocalData> board_of(const Dataset& all, std::span<const uint32_t> rows) {
-  auto data = std::make_shared<LocalData>();
-  data->dataset = all;
-  data->dataset.keep(rows);
-  data->split.training.resize(data->dataset.row_count());
-  std::iota(data->split.training.begin(), data->split.training.end(), 0u);
-  return data;
-}
-
 // The last rows are measured, as a worker holds them out; the boards share the others.
 Result<RoundsTask> make_task(const CompressOptions& options, RunSpec* spec) {
   PACELINE_ASSIGN(const Bytes bytes, read_file(options.run_file, kRunFileBytesMax));

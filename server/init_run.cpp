@@ -7,6 +7,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/nearest.h"
+#include "runtime/data/describe.h"
 #include "runtime/data/number_text.h"
 
 namespace paceline {
@@ -21,7 +22,6 @@ constexpr uint32_t kHiddenMin = 16, kHiddenMax = 128;
 constexpr size_t kPasses = 20, kBatch = 32, kStepsPerExchange = 16;
 constexpr size_t kRoundsMin = 100;
 constexpr double kMissingSkippedMax = 0.2;  // of the rows; above, the mean stands in
-constexpr size_t kNamesShownMax = 12;
 
 using Names = std::vector<std::string>;
 
@@ -173,15 +173,6 @@ std::string quoted_list(const Names& names) {
   return text + "]";
 }
 
-std::string shown_list(const Names& names) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kNamesShownMax); ++i)
-    text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kNamesShownMax)
-    text += format_text(" and %zu more", names.size() - kNamesShownMax);
-  return text;
-}
-
 //   commented  what each column is in the sample; wide tables have no room for it
 std::string data_table(const TableProfile& table, const Choice& choice, bool commented) {
   std::string text =
@@ -276,12 +267,12 @@ std::string summary_text(const TableProfile& table, const Choice& choice,
   const uint32_t hidden = hidden_units(features.size(), classes.size());
   std::string text =
       format_text("rows      %zu in %s\n", table.row_count, options.sample_file.c_str());
-  text += format_text("features  %zu: %s\n", features.size(), shown_list(features).c_str());
+  text += format_text("features  %zu: %s\n", features.size(), name_list(features).c_str());
   text += format_text("label     %s, %s", choice.label->name.c_str(), choice.label_reason.c_str());
   if (!choice.other_labels.empty())
-    text += "; --label takes another: " + shown_list(choice.other_labels);
+    text += "; --label takes another: " + name_list(choice.other_labels);
   text += format_text("\nclasses   %zu, with their rows: %s\n", classes.size(),
-                      shown_list(classes).c_str());
+                      name_list(classes).c_str());
   for (const LeftOut& column : choice.left_out)
     text += "left out  " + column.name + ": " + column.why + "\n";
   if (table.missing_row_count > 0)

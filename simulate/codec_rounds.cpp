@@ -130,6 +130,15 @@ class Rounds {
 
 }  // namespace
 
+std::shared_ptr<LocalData> board_of(const Dataset& all, std::span<const uint32_t> rows) {
+  auto data = std::make_shared<LocalData>();
+  data->dataset = all;
+  data->dataset.keep(rows);
+  data->split.training.resize(data->dataset.row_count());
+  std::iota(data->split.training.begin(), data->split.training.end(), 0u);
+  return data;
+}
+
 double accuracy_of(Trainer& trainer, const Dataset& data, std::span<const float> parameters) {
   const size_t batch = trainer.batch_max();
   std::vector<float> features(batch * data.feature_count());

@@ -46,6 +46,9 @@ struct RoundsResult {
   double error = 0;
 };
 
+// A board that trains on these rows and holds none of them back.
+std::shared_ptr<LocalData> board_of(const Dataset& all, std::span<const uint32_t> rows);
+
 // Of all rows of `data`.
 double accuracy_of(Trainer& trainer, const Dataset& data, std::span<const float> parameters);
 

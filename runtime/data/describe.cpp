@@ -22,15 +22,6 @@ std::string memory_text(size_t bytes) {
   return format_text("%.1f MiB", amount / (1024 * 1024));
 }
 
-std::string name_list(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kNamesShownMax); ++i)
-    text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kNamesShownMax)
-    text += format_text(" and %zu more", names.size() - kNamesShownMax);
-  return text;
-}
-
 std::string shape_text(std::span<const uint32_t> shape) {
   std::string text;
   for (const uint32_t length : shape) text += (text.empty() ? "" : " x ") + std::to_string(length);
@@ -80,6 +71,15 @@ std::string class_text(const Dataset& dataset) {
 }
 
 }  // namespace
+
+std::string name_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kNamesShownMax); ++i)
+    text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kNamesShownMax)
+    text += format_text(" and %zu more", names.size() - kNamesShownMax);
+  return text;
+}
 
 std::string describe(const Dataset& dataset) {
   const std::string rows = with_commas(dataset.row_count());

@@ -14,16 +14,9 @@ void forward(const LayerSpec& spec, const ForwardPass& pass) {
 }
 
 void backward(const LayerSpec& spec, const BackwardPass& pass) {
-  if (pass.input_gradient.empty()) return;
-  copy_unless_same(pass.output_gradient, pass.input_gradient);
-  const float* __restrict y = pass.output.data();
-  float* __restrict gradient = pass.input_gradient.data();
   const float slope = spec.slope;
-  const size_t count = pass.input_gradient.size();
-  for (size_t i = 0; i < count; ++i) {
-    const float scaled = slope * gradient[i];
-    gradient[i] = y[i] < 0.0f ? scaled : gradient[i];
-  }
+  backward_from_output(pass.output, pass.output_gradient, pass.input_gradient,
+                       [=](float y, float dy) { return y < 0.0f ? slope * dy : dy; });
 }
 
 }  // namespace

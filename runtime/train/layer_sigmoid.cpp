@@ -12,12 +12,8 @@ void forward(const LayerSpec&, const ForwardPass& pass) {
 }
 
 void backward(const LayerSpec&, const BackwardPass& pass) {
-  if (pass.input_gradient.empty()) return;
-  copy_unless_same(pass.output_gradient, pass.input_gradient);
-  const float* __restrict y = pass.output.data();
-  float* __restrict gradient = pass.input_gradient.data();
-  const size_t count = pass.input_gradient.size();
-  for (size_t i = 0; i < count; ++i) gradient[i] *= y[i] * (1.0f - y[i]);
+  backward_from_output(pass.output, pass.output_gradient, pass.input_gradient,
+                       [](float y, float dy) { return dy * (y * (1.0f - y)); });
 }
 
 }  // namespace

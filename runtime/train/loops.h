@@ -61,4 +61,17 @@ inline void copy_unless_same(std::span<const float> from, std::span<float> to) {
   if (from.data() != to.data()) std::copy(from.begin(), from.end(), to.begin());
 }
 
+// The backward pass of y = f(x) by value, from the output: dx = gradient_of(y, dy). On one array
+// where it can be: the loop then has a single stream to read and write.
+template <class GradientOf>
+void backward_from_output(std::span<const float> output, std::span<const float> output_gradient,
+                          std::span<float> input_gradient, GradientOf gradient_of) {
+  if (input_gradient.empty()) return;
+  copy_unless_same(output_gradient, input_gradient);
+  const float* __restrict y = output.data();
+  float* __restrict gradient = input_gradient.data();
+  const size_t count = input_gradient.size();
+  for (size_t i = 0; i < count; ++i) gradient[i] = gradient_of(y[i], gradient[i]);
+}
+
 }  // namespace paceline

@@ -44,10 +44,9 @@ Result<StateKeeper> StateKeeper::open(const StateOptions& options, WorkerCore* c
   return keeper;
 }
 
-uint64_t StateKeeper::saved_bytes() const {
-  const uint64_t state = core_->save().size();
-  if (core_->publication() == 0) return state;
-  return state + core_->published().size_bytes() + core_->run_text().size() +
+uint64_t StateKeeper::with_model(uint64_t state_bytes) const {
+  if (core_->publication() == 0) return state_bytes;
+  return state_bytes + core_->published().size_bytes() + core_->run_text().size() +
          static_cast<uint64_t>(kSaveOverheadBytes);
 }
 
@@ -63,7 +62,7 @@ void StateKeeper::tick(TimeUs now) {
     next_at_ = now + kLookEveryUs;
     return;
   }
-  const uint64_t bytes = saved_bytes();
+  const uint64_t bytes = with_model(state.size());
   const TimeUs interval = save_interval_us(bytes, options_.mb_per_day);
   if (!interval_said_) {
     // The first save waits, too: a worker that is started again and again stays within its budget.

@@ -27,13 +27,14 @@ class StateKeeper {
   static Result<StateKeeper> open(const StateOptions& options, WorkerCore* core);
 
   // Of state and model, as one save writes them.
-  uint64_t saved_bytes() const;
+  uint64_t saved_bytes() const { return with_model(core_->save().size()); }
   // Saves where that is due.
   void tick(TimeUs now);
   // Saves whatever the budget says; for an orderly stop.
   void save_last();
 
  private:
+  uint64_t with_model(uint64_t state_bytes) const;
   StateKeeper(StateOptions options, WorkerCore* core) : options_(std::move(options)), core_(core) {}
   void save(const Bytes& state, bool last);
   void save_model();

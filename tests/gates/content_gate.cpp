@@ -37,15 +37,6 @@ constexpr const char* kCnn =
     "[[layer]]\ntype = \"dense\"\nunits = 64\n[[layer]]\ntype = \"relu\"\n"
     "[[layer]]\ntype = \"dense\"\nunits = 10\n";
 
-std::shared_ptr<LocalData> board_of(const Dataset& all, std::span<const uint32_t> rows) {
-  auto data = std::make_shared<LocalData>();
-  data->dataset = all;
-  data->dataset.keep(rows);
-  data->split.training.resize(data->dataset.row_count());
-  std::iota(data->split.training.begin(), data->split.training.end(), 0u);
-  return data;
-}
-
 enum class Split { kIid, kTwoClasses };
 
 // The first 55,000 training images on `board_count` boards; accuracy is of the last 5,000.
