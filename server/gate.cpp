@@ -77,6 +77,7 @@ void Gate::open_or_close_door(TimeUs now) {
     return;
   }
   door_ = std::move(*door);
+  enrol_address_ = door_->address();  // a code printed later leads to the same door
   log_info("enrolment is open on %s", door_->address().c_str());
 }
 

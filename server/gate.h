@@ -22,7 +22,8 @@ class Gate {
     Status why;
   };
 
-  // `enrol_address`: where boards join while an enrolment is open. Errors: those of FleetFolder.
+  // `enrol_address`: where boards join while an enrolment is open; a port that the system gives is
+  // kept from the first enrolment on. Errors: those of FleetFolder.
   static Result<std::unique_ptr<Gate>> open(const std::string& folder, std::string enrol_address);
 
   TlsOptions server_tls() const { return folder_.server_tls(); }
@@ -45,7 +46,7 @@ class Gate {
   Message answer(const Enrol& enrol, const std::string& peer_address, TimeUs now);
 
   FleetFolder folder_;
-  const std::string enrol_address_;
+  std::string enrol_address_;
   unsigned port_ = 0;
   FleetList fleet_;
   std::vector<Outcast> outcasts_;  // since the last tick
