@@ -100,7 +100,8 @@ struct Member {
   uint64_t waited_us = 0;
   uint64_t refused = 0;
   uint64_t clipped = 0;
-  uint64_t strikes = 0;  // updates that were refused for their length or their content
+  uint64_t left_out = 0;  // updates that the round's rule took nothing of
+  uint64_t strikes = 0;   // updates that were refused for their length or their content
   uint32_t step_us = 0;
   float training_loss = 0;
 };

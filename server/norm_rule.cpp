@@ -42,7 +42,8 @@ NormVerdict judge_norm(double norm, double usual_of_round, double usual_of_worke
   if (verdict.times_usual <= kNormClip) return verdict;
   // A board with few rows takes few, long steps every time: it is shortened, not turned away.
   const bool unlike_itself = !(usual_of_worker > 0) || norm > kNormRefuse * usual_of_worker;
-  verdict.refused = !only_clip && unlike_itself && verdict.times_usual > kNormRefuse;
+  verdict.refused = (!only_clip && unlike_itself && verdict.times_usual > kNormRefuse) ||
+                    verdict.times_usual > kNormAbsurd;
   verdict.clip = static_cast<float>(kNormClip / verdict.times_usual);
   return verdict;
 }

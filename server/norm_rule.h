@@ -14,6 +14,8 @@ namespace paceline {
 
 inline constexpr double kNormClip = 4;  // times the usual length: what is longer is shortened to it
 inline constexpr double kNormRefuse = 10;  // what is longer is refused
+// Nothing honest is so long, not even at the start: refused whatever else holds.
+inline constexpr double kNormAbsurd = kNormClip * 4096;
 
 // What a worker's accepted updates were like.
 struct NormHistory {
@@ -36,7 +38,7 @@ struct NormVerdict {
   bool refused = false;
   double times_usual = 0;
 };
-// `only_clip`: just after a change of what updates are made by.
+// `only_clip`: just after a change of what updates are made by; kNormAbsurd holds all the same.
 NormVerdict judge_norm(double norm, double usual_of_round, double usual_of_worker, bool only_clip);
 
 // Tells when what updates are made by has last changed: generation, tau, codec or rate.

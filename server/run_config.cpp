@@ -49,6 +49,7 @@ checkpoint_ms = 10000     # at most so often; a crash takes the run back to the 
 min_workers = 1
 heartbeat_ms = 1000       # three missed ones: the worker is gone
 exchange_deadline_ms = 30000
+aggregate = "mean"        # median, trimmed:1, krum:1, clip: where one worker may lie (docs/reliability.md)
 seconds = 0               # of the planned run; 0: until it is stopped
 rounds = 0
 )";
@@ -121,6 +122,7 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   server.read("min_workers", &core.min_workers, 1, kWorkersMax);
   server.read("heartbeat_ms", &core.heartbeat_ms, 20, 600'000);
   server.read("exchange_deadline_ms", &core.exchange_deadline_ms, 100, 3'600'000);
+  server.read("aggregate", &core.aggregate);
   server.read("seconds", &serve.seconds, 0, 1e9);
   server.read("rounds", &serve.rounds, 0, INT64_MAX);
   PACELINE_TRY(server.finish());

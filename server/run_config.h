@@ -4,7 +4,7 @@
 // sent. Beside them:
 //   [communication]  pace, freq, codec_up, codec_down, rate_end, warmup_publications
 //   [server]         listen, fleet, state, checkpoint_ms, min_workers, heartbeat_ms,
-//   exchange_deadline_ms, seconds, rounds
+//   exchange_deadline_ms, aggregate, seconds, rounds
 #pragma once
 
 #include <string>

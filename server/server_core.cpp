@@ -28,6 +28,24 @@ DirectorOptions director_options(const ServerOptions& options, bool elastic) {
   return result;
 }
 
+Status check_aggregation(const ServerOptions& options, AggregationChoice choice, const Pace& pace) {
+  if (choice.rule == AggregationRule::kMean) return {};
+  if (!pace.has_rounds())
+    return fail(Code::kInvalidArgument,
+                "aggregate %s compares the updates of a round, and pace %s has none; take pace "
+                "compat, bsp or backup, or aggregate mean",
+                options.aggregate.c_str(), options.pace.c_str());
+  const CodecId up = options.codec_up;
+  const bool signs_or_entries = up == CodecId::kS1 || up == CodecId::kS1r || up == CodecId::kTk1 ||
+                                up == CodecId::kTk5 || options.codec_up_auto;
+  if (choice.compares_coordinates() && signs_or_entries)
+    return fail(Code::kInvalidArgument,
+                "aggregate %s compares single coordinates, of which codec_up %s says too little; "
+                "take codec_up q8, or aggregate krum or clip",
+                options.aggregate.c_str(), options.codec_up_auto ? "auto" : codec_info(up).name);
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options,
@@ -37,20 +55,23 @@ Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options,
     PACELINE_ASSIGN(freq, make_freq(options.freq));
   }
   PACELINE_TRY(check_codec_down(options.codec_down));
+  PACELINE_ASSIGN(const AggregationChoice aggregation, parse_aggregation(options.aggregate));
+  PACELINE_TRY(check_aggregation(options, aggregation, *pace));
   if (options.min_workers < 1 || options.min_workers > kWorkersMax)
     return fail(Code::kInvalidArgument, "min_workers has to be 1 to %u", kWorkersMax);
   return std::unique_ptr<ServerCore>(
-      new ServerCore(std::move(options), std::move(pace), std::move(freq)));
+      new ServerCore(std::move(options), aggregation, std::move(pace), std::move(freq)));
 }
 
-ServerCore::ServerCore(ServerOptions options, std::unique_ptr<Pace> pace,
-                       std::unique_ptr<Freq> freq)
+ServerCore::ServerCore(ServerOptions options, AggregationChoice aggregation,
+                       std::unique_ptr<Pace> pace, std::unique_ptr<Freq> freq)
     : options_(std::move(options)),
       pace_(std::move(pace)),
       director_(director_options(options_, pace_->elastic()), std::move(freq)),
       session_numbers_(options_.session_seed, 1),
       run_checksum_(crc32c(std::as_bytes(std::span(options_.run_text)))),
-      comparison_(layout(), options_.run.training.seed) {
+      comparison_(layout(), options_.run.training.seed),
+      aggregator_(aggregation) {
   const size_t elements = static_cast<size_t>(layout().element_count());
   master_.assign(elements, 0.0f);
   init_parameters(options_.run.model, options_.run.training.seed, master_);

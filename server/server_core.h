@@ -20,6 +20,7 @@
 #include "runtime/base/random.h"
 #include "runtime/pace/pace.h"
 #include "runtime/train/training.h"
+#include "server/aggregation.h"
 #include "server/director.h"
 #include "server/member.h"
 #include "server/round_comparison.h"
@@ -38,6 +39,7 @@ struct ServerOptions {
   CodecId codec_down = CodecId::kS1r;
   bool codec_up_auto = false;  // chosen by the link instead (docs/content.md)
   bool codec_down_auto = false;
+  std::string aggregate = "mean";  // how a round's updates become one (server/aggregation.h)
   double rate_end = 0.1;
   uint32_t warmup_publications = 0;
   uint32_t min_workers = 1;
@@ -140,7 +142,8 @@ class ServerCore {
     std::set<uint32_t> workers;
   };
 
-  ServerCore(ServerOptions options, std::unique_ptr<Pace> pace, std::unique_ptr<Freq> freq);
+  ServerCore(ServerOptions options, AggregationChoice aggregation, std::unique_ptr<Pace> pace,
+             std::unique_ptr<Freq> freq);
 
   // server_session.cpp: who is there.
   void on_hello(RequestToken token, const std::string& peer_identity, const Hello& hello,
@@ -174,6 +177,7 @@ class ServerCore {
   void observe_round(float divisor, TimeUs now);
   void gather_payloads(std::span<Member* const> contributors);
   void apply_updates(std::span<Member* const> contributors, float divisor, float keep);
+  float apply_by_rule(std::span<Member* const> contributors, float keep);
   void settle(std::span<Member* const> contributors);
   void close_at_once(std::span<Member* const> contributors, float divisor, CodecId codec);
   void measure_round(std::span<Member* const> contributors, TimeUs now);
@@ -247,6 +251,7 @@ class ServerCore {
     double progress = 0;
   } planned_from_;
   RoundComparison comparison_;
+  Aggregator aggregator_;
   bool finishing_ = false;
   bool finished_ = false;
   bool cut_called_ = false;  // of the open round

@@ -137,7 +137,7 @@ float ServerCore::weight_of(const Member& member) const {
   }
   const double factor = static_cast<double>(member.held->clip) *
                         pace_->weight(version_ - std::min(version, version_));
-  return factor < 1 ? round_weight(factor * static_cast<double>(member.weight)) : member.weight;
+  return factor < 1 ? round_bf16(factor * static_cast<double>(member.weight)) : member.weight;
 }
 
 float ServerCore::divisor_of(std::span<Member* const> members) const {
@@ -163,6 +163,27 @@ void ServerCore::apply_updates(std::span<Member* const> contributors, float divi
                  options_.run.training.seed, sum_);
   if (workers > 0 && divisor > 0) apply_mean(sum_, divisor, keep, master_);
   settle(contributors);
+}
+
+// By the run's rule instead of by weight; returns the divisor of sum_.
+float ServerCore::apply_by_rule(std::span<Member* const> contributors, float keep) {
+  gather_payloads(contributors);
+  std::vector<Member*> senders(contributors.begin(), contributors.end());
+  std::erase_if(senders, [](const Member* member) { return member->held->views.empty(); });
+  const float divisor =
+      aggregator_.aggregate(layout(), payloads_, senders.size(), options_.run.training.seed, sum_);
+  for (const size_t place : aggregator_.left_out()) {
+    Member& member = *senders[place];
+    ++member.left_out;
+    if (const std::optional<std::string> more = member.lines.pass(member.last_seen))
+      log_info("worker %s: update %llu is unlike the others' and is left out (%llu of %llu)%s",
+               member.name.c_str(), static_cast<unsigned long long>(member.held->sequence),
+               static_cast<unsigned long long>(member.left_out),
+               static_cast<unsigned long long>(member.exchanges), more->c_str());
+  }
+  apply_mean(sum_, divisor, keep, master_);
+  settle(contributors);
+  return divisor;
 }
 
 void ServerCore::settle(std::span<Member* const> contributors) {
@@ -252,15 +273,20 @@ void ServerCore::close_round(TimeUs now) {
   // One that has nothing to add must not make the others' mean smaller.
   std::vector<Member*> weighed = contributors;
   std::erase_if(weighed, [](const Member* member) { return member->held->views.empty(); });
-  const float divisor =
+  float divisor =
       divisor_of(pace_->divisor() == Divisor::kContributors ? weighed : counted_members());
   const bool compares = director_.wants_rounds();
   if (compares)
     for (const Member* member : weighed)
       comparison_.add(member->id, static_cast<double>(weight_of(*member)), member->held->chunks);
   const CodecId codec = finishing_ ? CodecId::kRaw32 : static_cast<CodecId>(directive_.codec_down);
-  if (weighed.empty() || divisor <= 0 || compares) {
-    apply_updates(contributors, divisor, directive_.keep);
+  const bool plain = aggregator_.choice().rule == AggregationRule::kMean;
+  const bool any = !weighed.empty() && divisor > 0;
+  if (!any || compares || !plain) {
+    if (any && !plain)
+      divisor = apply_by_rule(contributors, directive_.keep);
+    else
+      apply_updates(contributors, divisor, directive_.keep);
     if (compares) observe_round(divisor, now);
     finish_evaluations(true);
     publish(codec);

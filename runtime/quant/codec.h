@@ -117,7 +117,9 @@ struct WeightedPayload {
 void sum_payloads(const ParameterLayout& layout, uint32_t chunk,
                   std::span<const WeightedPayload> payloads, uint64_t seed, std::span<float> sum);
 
-// Rounds to bf16, half to even, not below 2^-12: the form of every worker weight P.
+// Rounds to bf16, half to even; weight > 0 and far from where float32 ends.
+float round_bf16(double weight);
+// The same, not below 2^-12: the form of every worker weight P.
 float round_weight(double weight);
 
 // What a close does to the master (docs/wire_format.md), element by element:

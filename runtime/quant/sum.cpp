@@ -171,9 +171,10 @@ void sum_payloads(const ParameterLayout& layout, uint32_t chunk,
   }
 }
 
-float round_weight(double weight) {
-  PACELINE_CHECK(std::isfinite(weight) && weight < 0x1p127);
-  if (!(weight > 0x1p-12)) return 0x1p-12f;
+float round_weight(double weight) { return weight > 0x1p-12 ? round_bf16(weight) : 0x1p-12f; }
+
+float round_bf16(double weight) {
+  PACELINE_CHECK(weight >= 0x1p-100 && weight < 0x1p100);
   // Straight from double: a stop at float32 could round twice.
   constexpr int kDropped = 52 - 7;
   const uint64_t bits = std::bit_cast<uint64_t>(weight);

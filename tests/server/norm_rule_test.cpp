@@ -44,6 +44,7 @@ TEST_SUITE("server/norm_rule") {
     CHECK(judge_norm(10.1, 1, 0, false).refused);
     CHECK_FALSE(judge_norm(10.1, 1, 0, true).refused);
     CHECK(judge_norm(40, 1, 0, true).clip == 0.1f);
+    CHECK(judge_norm(1e30, 1, 0, true).refused);
     // Alone: against what it did before; the first ones pass.
     CHECK(judge_norm(8, 0, 1, false).clip == 0.5f);
     CHECK(judge_norm(11, 0, 1, false).refused);

@@ -70,7 +70,7 @@ FleetOptions toy_fleet(const ToyOptions& options) {
   return fleet;
 }
 
-double toy_loss(const ToyOptions& options, std::span<const float> parameters) {
+EvaluationCounts toy_counts(const ToyOptions& options, std::span<const float> parameters) {
   const Result<RunSpec> run = parse_run(toy_run_text(options));
   Result<std::unique_ptr<Trainer>> trainer = make_trainer(run->model, 64, "reference");
   PACELINE_CHECK(trainer.has_value());
@@ -84,6 +84,11 @@ double toy_loss(const ToyOptions& options, std::span<const float> parameters) {
       PACELINE_CHECK((*trainer)->evaluate(parameters, features, labels, &counts).ok());
     }
   }
+  return counts;
+}
+
+double toy_loss(const ToyOptions& options, std::span<const float> parameters) {
+  const EvaluationCounts counts = toy_counts(options, parameters);
   return static_cast<double>(counts.loss_fixed16) * 0x1p-16 / static_cast<double>(counts.rows);
 }
 

@@ -31,7 +31,9 @@ std::shared_ptr<LocalData> toy_data(const ToyOptions& options, size_t index);
 // ways, min_workers = all. Tests change what they are about.
 FleetOptions toy_fleet(const ToyOptions& options);
 
-// Mean loss of `parameters` over all workers' training rows.
+// Of `parameters` on all workers' training rows.
+EvaluationCounts toy_counts(const ToyOptions& options, std::span<const float> parameters);
+// Their mean loss.
 double toy_loss(const ToyOptions& options, std::span<const float> parameters);
 
 }  // namespace paceline::test
