@@ -47,6 +47,13 @@ inline constexpr uint64_t kTrainingRowsMin = 20;
 // How far ahead of all that were seen a sequence may be: one false number must not use up the rest.
 inline constexpr uint64_t kSequenceLeapMax = uint64_t{1} << 32;
 
+// Another life that asks for the name of one that is at work.
+struct Rival {
+  uint64_t incarnation = 0;
+  TimeUs since = 0;
+  TimeUs last = 0;
+};
+
 struct Member {
   bool observes() const { return training_rows < kTrainingRowsMin; }
   bool leaps(uint64_t sequence) const {
@@ -68,10 +75,12 @@ struct Member {
   uint64_t held_out_rows = 0;
   float weight = 0;  // bf16, of the present membership epoch
 
-  bool eligible = false;     // has reported a step or a push since it last missed a deadline
-  bool counted = false;      // a member of the open round
-  bool ready = false;        // has its minimum of the open round
-  bool left = false;         // said goodbye
+  bool eligible = false;  // has reported a step or a push since it last missed a deadline
+  bool counted = false;   // a member of the open round
+  bool ready = false;     // has its minimum of the open round
+  bool left = false;      // said goodbye
+  bool copied = false;    // its key is at work twice: neither may
+  Rival rival;
   bool awaited = false;      // of an earlier life of this server, not heard of in this one
   uint64_t clock = 0;        // finished iterations, as the pace counts them
   uint32_t tau = 0;          // as it was granted last: its own link's or speed's; 0: never

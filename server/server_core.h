@@ -155,6 +155,7 @@ class ServerCore {
   void open_membership(TimeUs now);
   void weigh(Member& member) const;
   void uncount(Member& member, const char* why);
+  void cut_off(Member& member, const Status& why);
   bool alive(const Member& member, TimeUs now) const;
   std::string waiting_reason(TimeUs now) const;
 

@@ -10,6 +10,8 @@ namespace paceline {
 namespace {
 
 constexpr double kRowsCapFactor = 10;  // of the median: a board can't claim the whole fleet
+// Who asks for so long for a name that is at work has not just been started again.
+constexpr TimeUs kRivalUs = from_ms(60'000);
 
 }  // namespace
 
@@ -21,6 +23,25 @@ Refused refusal_of(const Status& status) {
           .reason = text.substr(0, std::min(split, kReasonBytesMax)),
           .fix = split == std::string::npos ? "" : text.substr(split + 2, kReasonBytesMax)};
 }
+
+namespace {
+
+// Whether it has asked for so long that it is a board of its own.
+bool persists(Rival& rival, uint64_t incarnation, TimeUs now) {
+  if (rival.incarnation != incarnation || now - rival.last > kRivalUs)
+    rival = {.incarnation = incarnation, .since = now};
+  rival.last = now;
+  return now - rival.since >= kRivalUs;
+}
+
+Status copied_card(const std::string& name) {
+  return fail(Code::kRefused,
+              "two boards work with the key of '%s', which belongs to one; on the server: "
+              "edge_server revoke %s, then enrol each under its own name",
+              name.c_str(), name.c_str());
+}
+
+}  // namespace
 
 Member* ServerCore::member_of(uint64_t session) {
   if (session == 0) return nullptr;
@@ -90,7 +111,17 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
 
   Member& member = member_named(name);
   const bool new_life = member.incarnation != hello.incarnation;
-  if (new_life && !member.left && alive(member, now)) {
+  const bool at_work = new_life && !member.left && alive(member, now);
+  if (at_work && !peer_identity.empty() && persists(member.rival, hello.incarnation, now)) {
+    log_error(
+        "two boards are at work with the key of '%s': a card was copied, or it was started twice; "
+        "neither may go on. edge_server revoke %s, then let each join under its own name",
+        name.c_str(), name.c_str());
+    member.copied = true;
+    cut_off(member, copied_card(name));
+  }
+  if (member.copied) return refused(copied_card(name));
+  if (at_work) {
     // Who is there stays: if newcomers took over, two boards of one name would fight for ever.
     if (const std::optional<std::string> more = hello_lines_.pass(now))
       log_warning("another worker asks for the name '%s'%s", name.c_str(), more->c_str());
@@ -157,17 +188,22 @@ void ServerCore::expel(const std::string& name, const Status& why, TimeUs now) {
   log_warning("worker %s is cut off: %s", name.c_str(), why.message().c_str());
   const auto found = std::ranges::find(members_, name, &Member::name);
   if (found == members_.end()) return;
-  for (Parked* parked : {&found->exchange, &found->ready_request}) {
-    reply(parked->token, refusal_of(why), found->session);
+  found->copied = false;
+  cut_off(*found, why);
+  advance(now);
+}
+
+void ServerCore::cut_off(Member& member, const Status& why) {
+  for (Parked* parked : {&member.exchange, &member.ready_request}) {
+    reply(parked->token, refusal_of(why), member.session);
     *parked = {};
   }
-  uncount(*found, "may not be here any longer");
-  found->session = 0;
-  found->staging = {};
-  found->held.reset();
-  found->ready = false;
-  found->left = true;
-  advance(now);
+  uncount(member, "may not be here any longer");
+  member.session = 0;
+  member.staging = {};
+  member.held.reset();
+  member.ready = false;
+  member.left = true;
 }
 
 void ServerCore::on_heartbeat(Member& member, RequestToken token, const Heartbeat& beat,

@@ -50,6 +50,45 @@ TEST_SUITE("server/session") {
     CHECK(refusal_of(desk.ask(worker.session, Exchange{})) == RefusalClass::kStaleSession);
   }
 
+  TEST_CASE(
+      "two boards that work with one key for a minute are both refused, until it is revoked") {
+    for (const bool fleet : {true, false}) {
+      ServerDesk desk(desk_options("bsp"));
+      desk.peer_identity = fleet ? "a" : "";
+      HandWorker board{&desk, "a"}, copy{&desk, "a"};
+      copy.incarnation = 2;
+      board.say_hello();
+      const auto both_for = [&](int seconds) {
+        std::optional<Message> answer;
+        for (int i = 0; i < seconds; ++i) {
+          desk.ask(board.session, Heartbeat{});
+          answer = copy.say_hello();
+          desk.pass(from_ms(1000));
+        }
+        return refusal_of(answer);
+      };
+      CHECK(both_for(60) == RefusalClass::kStaleSession);
+      CHECK(both_for(5) == (fleet ? RefusalClass::kNotAllowed : RefusalClass::kStaleSession));
+      if (!fleet) continue;
+      CHECK(refusal_of(desk.ask(board.session, Heartbeat{})) == RefusalClass::kStaleSession);
+      CHECK(refusal_of(std::optional(board.say_hello())) == RefusalClass::kNotAllowed);
+      desk.core().expel("a", fail(Code::kRefused, "'a' is revoked; enrol it again"), desk.now);
+      board.say_hello();
+      CHECK(as<HeartbeatReply>(desk.ask(board.session, Heartbeat{})) != nullptr);
+    }
+  }
+
+  TEST_CASE("a board that is started again and again is no copied card") {
+    ServerDesk desk(desk_options("bsp"));
+    desk.peer_identity = "a";
+    HandWorker board{&desk, "a"};
+    for (int life = 0; life < 40; ++life) {
+      ++board.incarnation;
+      for (int i = 0; i < 5; ++i, desk.pass(from_ms(1000))) board.say_hello();
+      CHECK(as<HeartbeatReply>(desk.ask(board.session, Heartbeat{})) != nullptr);
+    }
+  }
+
   TEST_CASE("who is expelled is told why, its update is not applied, and the others go on") {
     ServerDesk desk(desk_options("bsp"));
     HandWorker a{&desk, "a"}, b{&desk, "b"};
