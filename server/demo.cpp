@@ -30,8 +30,7 @@ namespace {
 
 constexpr size_t kControlRows = 5000;  // the last of the training images; workers never see them
 constexpr TimeUs kEvaluateEveryUs = from_ms(250);
-constexpr uint32_t kSpeeds[] = {1, 1, 2, 4};  // repeated for more workers
-constexpr double kTargetAccuracy = 0.84;      // whose time and bytes the table shows
+constexpr double kTargetAccuracy = 0.84;  // whose time and bytes the table shows
 // A round waits for the slowest exchange; the first one is the exact model on the thinnest link.
 constexpr uint32_t kDeadlineMs = 10'000;
 constexpr double kModelBits = 120e3 * 32;
@@ -43,6 +42,12 @@ struct Arm {
   double rate = 0;
   double seconds = 0;
 };
+
+std::string speeds_text(const std::vector<double>& speeds) {
+  std::string text;
+  for (const double speed : speeds) text += format_text("%s%g", text.empty() ? "" : ":", speed);
+  return text;
+}
 
 uint32_t deadline_ms(const std::string& link) {
   if (link.empty()) return kDeadlineMs;
@@ -179,7 +184,7 @@ class ArmRun {
 };
 
 Status ArmRun::start_worker(uint32_t index) {
-  const double step_ms = options_.step_ms * kSpeeds[index % std::size(kSpeeds)];
+  const double step_ms = options_.step_ms * options_.speeds[index % options_.speeds.size()];
   const std::string images = options_.data_folder + "/train-images-idx3-ubyte.gz";
   const std::string labels = options_.data_folder + "/train-labels-idx1-ubyte.gz";
   std::vector<std::string> arguments = {
@@ -330,12 +335,12 @@ Result<RunSummary> ArmRun::run(std::atomic<ServerDaemon*>& stoppable) {
   stoppable = server_.get();
   PACELINE_ASSIGN(std::unique_ptr<Trainer> control, make_trainer(model, 250, "auto"));
   watcher_ = std::make_unique<ModelWatcher>(std::move(control), data_.training, data_.control);
-  std::fprintf(
-      stderr,
-      "%s: pace %s, frequency %s, %s up, %s down, %u workers, step %g ms x 1:1:2:4, link %s\n",
-      arm_.name.c_str(), arm_.pace.c_str(), arm_.freq.c_str(), arm_.codec_up.c_str(),
-      arm_.codec_down.c_str(), options_.workers, options_.step_ms,
-      options_.link.empty() ? "loopback" : options_.link.c_str());
+  std::fprintf(stderr,
+               "%s: pace %s, frequency %s, %s up, %s down, %u workers, step %g ms x %s, link %s\n",
+               arm_.name.c_str(), arm_.pace.c_str(), arm_.freq.c_str(), arm_.codec_up.c_str(),
+               arm_.codec_down.c_str(), options_.workers, options_.step_ms,
+               speeds_text(options_.speeds).c_str(),
+               options_.link.empty() ? "loopback" : options_.link.c_str());
   for (uint32_t i = 0; i < options_.workers; ++i) PACELINE_TRY(start_worker(i));
   const Status status = server_->run([this](ServerDaemon& server) { tick(server); });
   stoppable = nullptr;

@@ -15,6 +15,7 @@ struct DemoOptions {
   std::string out = "paceline-demo";
   std::string worker_program;  // empty: beside this program, or in the build tree
   uint32_t workers = 4;
+  std::vector<double> speeds = {1, 1, 2, 4};  // of a step, in step_ms; repeated for more workers
   std::string link;  // "100mbit": put on each worker's connection; empty: as fast as it goes
   std::string pace = "compat";
   std::string freq = "trend";

@@ -293,8 +293,15 @@ int main(int argc, char** argv) {
 
   CLI::App* demo_command = app.add_subcommand("demo", "train on this machine with several workers");
   DemoOptions demo;
-  demo_command->add_option("--workers", demo.workers, "how many; speeds 1:1:2:4")
+  demo_command->add_option("--workers", demo.workers, "how many")
       ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  demo_command
+      ->add_option("--speeds", demo.speeds,
+                   "how many times --step-ms a step takes on each, repeated for more workers")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1000.0))
+      ->allow_extra_args(false)
       ->capture_default_str();
   demo_command->add_option("--link", demo.link, "thin each worker's connection: 100mbit, 1mbit");
   demo_command->add_option("--pace", demo.pace, "compat, bsp, ssp:3; edge_server paces lists them")
