@@ -75,14 +75,13 @@ class Profiler {
   }
 
   // Needs the codes, so it takes a second pass over the rows.
-  static bool has_missing(const CsvRecord& record, const TableHeader& header,
-                          const std::vector<std::string>& codes,
-                          const std::vector<float>& numbers) {
-    for (size_t i = 0; i < record.cells.size() && i < header.names.size(); ++i) {
-      if (header.names[i].empty()) continue;
+  bool has_missing(const CsvRecord& record, const std::vector<std::string>& codes,
+                   const std::vector<float>& numbers) const {
+    for (size_t i = 0; i < record.cells.size() && i < header_.names.size(); ++i) {
+      if (header_.names[i].empty()) continue;
       if (std::ranges::find(codes, record.cells[i]) != codes.end()) return true;
       if (numbers.empty()) continue;
-      const std::optional<float> number = parse_float32(record.cells[i]);
+      const std::optional<float> number = number_of(record.cells[i]);
       if (number && std::ranges::find(numbers, *number) != numbers.end()) return true;
     }
     return false;
@@ -215,8 +214,7 @@ Result<TableProfile> profile_text(std::string_view text) {
     PACELINE_ASSIGN(const bool more, again.next(&record));
     if (!more) break;
     profile.missing_row_count +=
-        !record.is_empty() &&
-        Profiler::has_missing(record, header, profile.missing_values, numbers);
+        !record.is_empty() && profiler.has_missing(record, profile.missing_values, numbers);
   }
   return profile;
 }

@@ -63,6 +63,9 @@ TEST_SUITE("data/table_profile") {
     CHECK(table.columns[0].lowest == 12);
     CHECK(table.columns[1].lowest == 300);
     CHECK(table.missing_row_count == 3);
+    // With decimal commas, too.
+    CHECK(profile_of("t;p;y\n13,5;900;0\n-200,0;-200,0;1\n14;-200;0\n-200;1000;1\n12;300;0\n")
+              .missing_row_count == 3);
     // Among its likes it is a number.
     CHECK(profile_of("t,y\n-200,0\n-210,1\n-200,0\n-150,0\n").missing_values.empty());
   }
