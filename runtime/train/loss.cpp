@@ -54,6 +54,43 @@ void softmax_gradient(size_t class_count, std::span<const int32_t> labels,
   for (float& value : probabilities) value *= share;
 }
 
+std::span<const std::string_view> loss_names() {
+  static constexpr std::string_view kNames[] = {"softmax", "mse", "huber"};
+  return kNames;
+}
+
+void regression_loss(const LossOptions& options, std::span<const float> targets,
+                     std::span<float> outputs, std::span<float> losses) {
+  const size_t width = outputs.size() / losses.size();
+  const float delta = options.huber_delta;
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i] -= targets[i];
+  for (size_t row = 0; row < losses.size(); ++row) {
+    float sum = 0.0f;
+    for (const float error : outputs.subspan(row * width, width)) {
+      const float size = error < 0 ? -error : error;
+      if (options.kind == LossKind::kMse)
+        sum += error * error;
+      else
+        sum += size <= delta ? 0.5f * error * error : delta * (size - 0.5f * delta);
+    }
+    losses[row] = sum / static_cast<float>(width);
+  }
+}
+
+void regression_gradient(const LossOptions& options, std::span<float> errors) {
+  const float share = 1.0f / static_cast<float>(errors.size());
+  const float delta = options.huber_delta;
+  for (float& error : errors) {
+    if (options.kind == LossKind::kMse)
+      error *= 2.0f;
+    else if (error > delta)
+      error = delta;
+    else if (error < -delta)
+      error = -delta;
+    error *= share;
+  }
+}
+
 size_t first_largest(std::span<const float> values) {
   size_t best = 0;
   for (size_t i = 1; i < values.size(); ++i)

@@ -175,13 +175,13 @@ Status read_layers(const toml::table& root, const toml::node& model, ModelSpec& 
     shape = layer.output_shape;
     spec.layers.push_back(std::move(layer));
   }
-  if (shape.size() != 1 || shape[0] != spec.class_count)
+  if (shape.size() != 1 || shape[0] != spec.output_count)
     return fail_at(
         tables->back(),
         format_text("the last layer, '%s', gives %s but must give one output for each of "
-                    "the %u classes; end with a layer of type \"dense\" and units = %u",
-                    spec.layers.back().name.c_str(), shape_text(shape).c_str(), spec.class_count,
-                    spec.class_count));
+                    "the %u %s; end with a layer of type \"dense\" and units = %u",
+                    spec.layers.back().name.c_str(), shape_text(shape).c_str(), spec.output_count,
+                    spec.class_count > 0 ? "classes" : "numbers", spec.output_count));
   return {};
 }
 
@@ -196,16 +196,28 @@ Result<ModelSpec> parse_model(std::string_view text) {
   PACELINE_ASSIGN(const toml::table root, parse_toml(text));
   const toml::table* model = root["model"].as_table();
   if (!model) return fail(Code::kInvalidArgument, "the table [model] is missing");
-  static constexpr std::string_view kKnown[] = {"input", "classes"};
+  static constexpr std::string_view kKnown[] = {"input", "classes", "outputs"};
   PACELINE_TRY(reject_unknown_keys(*model, "[model]", kKnown));
   const toml::node* input = model->get("input");
   const toml::node* classes = model->get("classes");
+  const toml::node* outputs = model->get("outputs");
   if (!input) return fail_at(*model, "[model] needs 'input', such as input = [28, 28]");
-  if (!classes) return fail_at(*model, "[model] needs 'classes', such as classes = 10");
+  if (!classes && !outputs)
+    return fail_at(
+        *model,
+        "[model] needs 'classes', such as classes = 10, or, where the net gives numbers, "
+        "outputs = 1");
+  if (classes && outputs)
+    return fail_at(*outputs, "[model] has both 'classes' and 'outputs'; leave one out");
 
   ModelSpec spec;
   PACELINE_ASSIGN(spec.input_shape, read_input(*input));
-  PACELINE_ASSIGN(spec.class_count, whole_number(*classes, "classes", 2, kFeaturesMax));
+  if (classes) {
+    PACELINE_ASSIGN(spec.class_count, whole_number(*classes, "classes", 2, kFeaturesMax));
+    spec.output_count = spec.class_count;
+  } else {
+    PACELINE_ASSIGN(spec.output_count, whole_number(*outputs, "outputs", 1, kFeaturesMax));
+  }
   PACELINE_TRY(read_layers(root, *model, spec));
 
   std::vector<TensorSpec> tensors;

@@ -2,7 +2,7 @@
 //
 //   [model]
 //   input = [28, 28]            # shape of one row; [height, width] or [channels, height, width]
-//   classes = 10
+//   classes = 10                # or outputs = 1: the net gives numbers
 //   [[layer]]
 //   type = "flatten"
 //   [[layer]]
@@ -13,7 +13,6 @@
 //   [[layer]]
 //   type = "dense"
 //   units = 10
-//   # the loss is softmax cross entropy over the last layer's outputs
 #pragma once
 
 #include <cstdint>
@@ -54,7 +53,8 @@ struct LayerSpec {
 
 struct ModelSpec {
   std::vector<uint32_t> input_shape;
-  uint32_t class_count = 0;
+  uint32_t class_count = 0;   // 0: the outputs are numbers
+  uint32_t output_count = 0;  // of the last layer: one for each class, or the numbers
   std::vector<LayerSpec> layers;
   ParameterLayout layout;
 

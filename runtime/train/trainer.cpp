@@ -73,11 +73,11 @@ class NetTrainer final : public Trainer {
   Status allocate();
 
   Result<float> gradient(std::span<const float> parameters, std::span<const float> features,
-                         std::span<const int32_t> labels, std::span<float> gradient) override;
+                         const Targets& targets, std::span<float> gradient) override;
   Status evaluate(std::span<const float> parameters, std::span<const float> features,
-                  std::span<const int32_t> labels, EvaluationCounts* counts) override;
+                  const Targets& targets, EvaluationCounts* counts) override;
   Status predict(std::span<const float> parameters, std::span<const float> features,
-                 std::span<float> probabilities) override;
+                 std::span<float> answers) override;
 
   void seed_noise(uint64_t key) override { noise_ = Random(key, kNoiseStream); }
   size_t batch_max() const override { return batch_max_; }
@@ -87,8 +87,13 @@ class NetTrainer final : public Trainer {
  private:
   void list_stages();
   void plan_memory();
-  Status check_batch(std::span<const float> parameters, std::span<const float> features,
-                     std::span<const int32_t> labels) const;
+  size_t output_count() const { return spec_.output_count; }
+  // The rows of the batch.
+  Result<size_t> check_batch(std::span<const float> parameters, std::span<const float> features,
+                             const Targets& targets) const;
+  void judge(size_t batch, const Targets& targets, const LossOptions& loss);
+  void count_numbers(size_t batch, EvaluationCounts* counts) const;
+  void count_classes(size_t batch, std::span<const int32_t> labels, EvaluationCounts* counts) const;
   // `noise` is the batch's key; none to evaluate.
   void run_forward(std::span<const float> parameters, std::span<const float> features, size_t batch,
                    std::optional<uint64_t> noise = {});
@@ -105,7 +110,7 @@ class NetTrainer final : public Trainer {
   std::vector<Stage> stages_;
   size_t first_trained_ = 0;  // stages before it learn nothing and need no gradient
   MemoryPlan plan_;
-  size_t probabilities_ = kNoBuffer;
+  size_t judged_ = kNoBuffer;  // probabilities or errors, then the outputs' gradient
   size_t losses_ = kNoBuffer;
   Arena arena_;
   Random noise_{0, kNoiseStream};
@@ -157,10 +162,10 @@ void NetTrainer::plan_memory() {
     const size_t shared = plan_.add(rows(stages_[i].output_features), i, last);
     for (; i < end; ++i) stages_[i].output = shared;
   }
-  probabilities_ = plan_.add(rows(spec_.class_count), n, n + 1);
+  judged_ = plan_.add(rows(spec_.output_count), n, n + 1);
   losses_ = plan_.add(rows(1), n, n);
-  // Gradients by outputs: the loss leaves the last one where the probabilities were.
-  stages_[n - 1].output_gradient = probabilities_;
+  // Gradients by outputs: the loss leaves the last one there.
+  stages_[n - 1].output_gradient = judged_;
   for (uint32_t i = n - 1; i > first_trained_; --i) {
     if (stages_[i].type->in_place) {
       stages_[i - 1].output_gradient = stages_[i].output_gradient;
@@ -202,21 +207,27 @@ std::span<float> NetTrainer::buffer(size_t index, uint64_t floats) const {
           static_cast<size_t>(floats)};
 }
 
-Status NetTrainer::check_batch(std::span<const float> parameters, std::span<const float> features,
-                               std::span<const int32_t> labels) const {
+Result<size_t> NetTrainer::check_batch(std::span<const float> parameters,
+                                       std::span<const float> features,
+                                       const Targets& targets) const {
   PACELINE_CHECK(parameters.size() == spec_.layout.element_count());
-  if (labels.empty() || labels.size() > batch_max_)
-    return fail(Code::kInvalidArgument, "a batch of %zu rows, must have 1 to %zu", labels.size(),
+  const bool classes = spec_.class_count > 0;
+  const size_t rows = classes ? targets.labels().size() : targets.numbers().size() / output_count();
+  if (rows == 0 || rows > batch_max_)
+    return fail(Code::kInvalidArgument, "a batch of %zu rows, must have 1 to %zu", rows,
                 batch_max_);
-  if (features.size() != labels.size() * spec_.input_features())
-    return fail(Code::kInvalidArgument, "%zu labels need %zu x %llu features, got %zu",
-                labels.size(), labels.size(),
+  if (!classes && targets.numbers().size() != rows * output_count())
+    return fail(Code::kInvalidArgument, "%zu numbers are no rows of %zu", targets.numbers().size(),
+                output_count());
+  if (features.size() != rows * spec_.input_features())
+    return fail(Code::kInvalidArgument, "%zu labels need %zu x %llu features, got %zu", rows, rows,
                 static_cast<unsigned long long>(spec_.input_features()), features.size());
-  for (size_t row = 0; row < labels.size(); ++row)
-    if (labels[row] < 0 || static_cast<uint32_t>(labels[row]) >= spec_.class_count)
+  for (size_t row = 0; classes && row < rows; ++row)
+    if (const int32_t label = targets.labels()[row];
+        label < 0 || static_cast<uint32_t>(label) >= spec_.class_count)
       return fail(Code::kInvalidArgument, "row %zu of the batch: label %d, must be 0 to %u", row,
-                  labels[row], spec_.class_count - 1);
-  return {};
+                  label, spec_.class_count - 1);
+  return rows;
 }
 
 void NetTrainer::run_forward(std::span<const float> parameters, std::span<const float> features,
@@ -279,65 +290,94 @@ void NetTrainer::clear_frozen(std::span<float> gradient) const {
   }
 }
 
+// Leaves probabilities or errors in its buffer, and the rows' losses in theirs.
+void NetTrainer::judge(size_t batch, const Targets& targets, const LossOptions& loss) {
+  const std::span<const float> outputs = buffer(stages_.back().output, batch * output_count());
+  const std::span<float> judged = buffer(judged_, outputs.size());
+  std::copy(outputs.begin(), outputs.end(), judged.begin());
+  const std::span<float> losses = buffer(losses_, batch);
+  if (loss.kind == LossKind::kSoftmax)
+    softmax_cross_entropy(output_count(), targets.labels(), judged, losses, loss);
+  else
+    regression_loss(loss, targets.numbers(), judged, losses);
+}
+
 Result<float> NetTrainer::gradient(std::span<const float> parameters,
-                                   std::span<const float> features, std::span<const int32_t> labels,
+                                   std::span<const float> features, const Targets& targets,
                                    std::span<float> gradient) {
-  PACELINE_TRY(check_batch(parameters, features, labels));
+  PACELINE_ASSIGN(const size_t batch, check_batch(parameters, features, targets));
   PACELINE_CHECK(gradient.size() == spec_.layout.element_count());
-  const size_t batch = labels.size();
   const uint64_t noise = noise_.next();
   run_forward(parameters, features, batch, noise);
-  const std::span<float> outputs = buffer(stages_.back().output, batch * spec_.class_count);
-  const std::span<float> probabilities = buffer(probabilities_, outputs.size());
-  const std::span<float> losses = buffer(losses_, batch);
-  std::copy(outputs.begin(), outputs.end(), probabilities.begin());
-  softmax_cross_entropy(spec_.class_count, labels, probabilities, losses, loss_);
+  judge(batch, targets, loss_);
   double sum = 0.0;
-  for (float loss : losses) sum += static_cast<double>(loss);
-  softmax_gradient(spec_.class_count, labels, probabilities, loss_);
+  for (float loss : buffer(losses_, batch)) sum += static_cast<double>(loss);
+  const std::span<float> judged = buffer(judged_, batch * output_count());
+  if (loss_.kind == LossKind::kSoftmax)
+    softmax_gradient(output_count(), targets.labels(), judged, loss_);
+  else
+    regression_gradient(loss_, judged);
   run_backward(parameters, features, batch, noise, gradient);
   clear_frozen(gradient);
   clear_pads(gradient);
   return static_cast<float>(sum / static_cast<double>(batch));
 }
 
-Status NetTrainer::evaluate(std::span<const float> parameters, std::span<const float> features,
-                            std::span<const int32_t> labels, EvaluationCounts* counts) {
-  PACELINE_TRY(check_batch(parameters, features, labels));
-  const size_t batch = labels.size();
-  run_forward(parameters, features, batch);
-  const std::span<float> outputs = buffer(stages_.back().output, batch * spec_.class_count);
-  const std::span<float> probabilities = buffer(probabilities_, outputs.size());
-  const std::span<float> losses = buffer(losses_, batch);
-  std::copy(outputs.begin(), outputs.end(), probabilities.begin());
-  softmax_cross_entropy(spec_.class_count, labels, probabilities, losses);
+void NetTrainer::count_numbers(size_t batch, EvaluationCounts* counts) const {
+  const std::span<const float> errors = buffer(judged_, batch * output_count());
   for (size_t row = 0; row < batch; ++row) {
-    const size_t predicted =
-        first_largest(outputs.subspan(row * spec_.class_count, spec_.class_count));
-    counts->correct += predicted == static_cast<size_t>(labels[row]) ? 1 : 0;
-    counts->loss_fixed16 += loss_fixed16(losses[row]);
+    float squares = 0.0f;
+    for (const float error : errors.subspan(row * output_count(), output_count()))
+      squares += error * error;
+    counts->squares_fixed16 += loss_fixed16(squares / static_cast<float>(output_count()));
   }
+  const uint64_t variance = (counts->rows + batch) << 16;
+  counts->correct = variance > counts->squares_fixed16
+                        ? (variance - counts->squares_fixed16 + (1 << 15)) >> 16
+                        : 0;
+}
+
+void NetTrainer::count_classes(size_t batch, std::span<const int32_t> labels,
+                               EvaluationCounts* counts) const {
+  const std::span<const float> outputs = buffer(stages_.back().output, batch * output_count());
+  for (size_t row = 0; row < batch; ++row)
+    counts->correct += first_largest(outputs.subspan(row * output_count(), output_count())) ==
+                       static_cast<size_t>(labels[row]);
+}
+
+Status NetTrainer::evaluate(std::span<const float> parameters, std::span<const float> features,
+                            const Targets& targets, EvaluationCounts* counts) {
+  PACELINE_ASSIGN(const size_t batch, check_batch(parameters, features, targets));
+  run_forward(parameters, features, batch);
+  LossOptions plain;
+  plain.kind = loss_.kind;
+  plain.huber_delta = loss_.huber_delta;
+  judge(batch, targets, plain);
+  for (const float loss : buffer(losses_, batch)) counts->loss_fixed16 += loss_fixed16(loss);
+  if (spec_.class_count > 0)
+    count_classes(batch, targets.labels(), counts);
+  else
+    count_numbers(batch, counts);
   counts->rows += batch;
   return {};
 }
 
 Status NetTrainer::predict(std::span<const float> parameters, std::span<const float> features,
-                           std::span<float> probabilities) {
+                           std::span<float> answers) {
   PACELINE_CHECK(parameters.size() == spec_.layout.element_count());
-  const size_t classes = spec_.class_count;
-  const size_t batch = probabilities.size() / classes;
-  if (batch == 0 || batch > batch_max_ || batch * classes != probabilities.size() ||
+  const size_t width = output_count();
+  const size_t batch = answers.size() / width;
+  if (batch == 0 || batch > batch_max_ || batch * width != answers.size() ||
       features.size() != batch * spec_.input_features())
-    return fail(Code::kInvalidArgument, "%zu probabilities and %zu features are no batch of rows",
-                probabilities.size(), features.size());
+    return fail(Code::kInvalidArgument, "%zu answers and %zu features are no batch of rows",
+                answers.size(), features.size());
   run_forward(parameters, features, batch);
-  const std::span<float> outputs = buffer(stages_.back().output, batch * classes);
-  std::copy(outputs.begin(), outputs.end(), probabilities.begin());
-  for (size_t row = 0; row < batch; ++row) {
+  const std::span<float> outputs = buffer(stages_.back().output, batch * width);
+  std::copy(outputs.begin(), outputs.end(), answers.begin());
+  for (size_t row = 0; row < batch && spec_.class_count > 0; ++row) {
     const int32_t any_label = 0;  // for a loss that nobody asks for
     float loss = 0;
-    softmax_cross_entropy(classes, {&any_label, 1}, probabilities.subspan(row * classes, classes),
-                          {&loss, 1});
+    softmax_cross_entropy(width, {&any_label, 1}, answers.subspan(row * width, width), {&loss, 1});
   }
   return {};
 }
@@ -347,6 +387,11 @@ Status NetTrainer::predict(std::span<const float> parameters, std::span<const fl
 Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batch_max,
                                               std::string_view backend, const LossOptions& loss) {
   PACELINE_CHECK(loss.class_weights.empty() || loss.class_weights.size() == spec.class_count);
+  if ((loss.kind == LossKind::kSoftmax) != (spec.class_count > 0))
+    return fail(Code::kInvalidArgument, "the model gives %s, loss %s is of %s",
+                spec.class_count > 0 ? "classes" : "numbers",
+                std::string(loss_names()[static_cast<size_t>(loss.kind)]).c_str(),
+                spec.class_count > 0 ? "numbers" : "classes");
   if (batch_max == 0 || batch_max > kBatchMax)
     return fail(Code::kInvalidArgument, "a batch of %zu rows, must be 1 to %zu", batch_max,
                 kBatchMax);

@@ -4,6 +4,7 @@
 // one CPU are deterministic; the reference backend gives equal bytes everywhere.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,36 +19,59 @@
 
 namespace paceline {
 
+// What a batch's outputs are held against: a class for each row, or a number for each output.
+class Targets {
+ public:
+  template <std::convertible_to<std::span<const int32_t>> Labels>
+  Targets(const Labels& labels) : labels_(labels) {}
+  template <std::convertible_to<std::span<const float>> Numbers>
+  Targets(const Numbers& numbers) : numbers_(numbers) {}
+
+  std::span<const int32_t> labels() const { return labels_; }
+  std::span<const float> numbers() const { return numbers_; }
+
+ private:
+  std::span<const int32_t> labels_;
+  std::span<const float> numbers_;
+};
+
 struct EvaluationCounts {
   uint64_t rows = 0;
+  // Of numbers: the rows' share of variance that is explained, rows * (1 - mean squared error)
+  // within 0 and rows. Targets have variance 1 by their scale, so a fleet's sum over its rows is
+  // R^2.
   uint64_t correct = 0;
   // Sum over rows of round(loss * 2^16), each row's loss clamped to [0, 64): integers sum exactly
   // in any order.
   uint64_t loss_fixed16 = 0;
+  uint64_t squares_fixed16 =
+      0;  // of numbers, likewise: squared errors, which `correct` follows from
 };
 
 class Trainer {
  public:
   virtual ~Trainer() = default;
 
-  // Mean loss over the batch, softmax cross entropy, and its gradient.
+  // Mean loss over the batch and its gradient.
   //   parameters [layout.element_count()]
-  //   features   [labels.size()][input_features]
-  //   labels     1 to batch_max() of them, each < class_count (checked: kInvalidArgument)
+  //   features   [rows][input_features]
+  //   targets    of 1 to batch_max() rows: labels < class_count, or output_count numbers a row
+  //   where
+  //              the model has no classes (checked: kInvalidArgument)
   //   gradient   [layout.element_count()], overwritten; pads +0
   // Returns the mean loss. A non-finite loss or gradient is a result like any other.
   virtual Result<float> gradient(std::span<const float> parameters, std::span<const float> features,
-                                 std::span<const int32_t> labels, std::span<float> gradient) = 0;
+                                 const Targets& targets, std::span<float> gradient) = 0;
 
   // Adds the batch's counts to `counts`. Same shapes and errors as gradient().
   virtual Status evaluate(std::span<const float> parameters, std::span<const float> features,
-                          std::span<const int32_t> labels, EvaluationCounts* counts) = 0;
+                          const Targets& targets, EvaluationCounts* counts) = 0;
 
-  // The probability of each class for each row.
-  //   features       [rows][input_features], 1 to batch_max() rows
-  //   probabilities  [rows][class_count], overwritten; NaN where an output is not finite
+  // The probability of each class for each row, or its numbers.
+  //   features  [rows][input_features], 1 to batch_max() rows
+  //   answers   [rows][output_count], overwritten; NaN where an output is not finite
   virtual Status predict(std::span<const float> parameters, std::span<const float> features,
-                         std::span<float> probabilities) = 0;
+                         std::span<float> answers) = 0;
 
   // What dropout draws in the next calls of gradient() follows from `key` and how many came since.
   virtual void seed_noise(uint64_t key) = 0;
@@ -60,7 +84,8 @@ class Trainer {
 
 // backend  "auto" (the fastest that this CPU verifies), "reference", or a name of backends(): an
 //          unknown or unusable one is an error, never a fallback.
-// loss     of gradient() alone; class_weights has class_count entries or none
+// loss     its kind fits the model; what it adds for classes is of gradient() alone; class_weights
+//          has class_count entries or none
 Result<std::unique_ptr<Trainer>> make_trainer(const ModelSpec& spec, size_t batch_max,
                                               std::string_view backend,
                                               const LossOptions& loss = {});

@@ -63,14 +63,46 @@ Status read_optimizer(ConfigSection& section, TrainingSpec* training) {
   return {};
 }
 
-Status read_loss(ConfigSection& section, uint32_t class_count, LossOptions* loss) {
-  double smoothing = 0;
+// Classes and numbers have losses of their own.
+Status read_loss_kind(ConfigSection& section, const ModelSpec& model, LossOptions* loss) {
+  const std::span<const std::string_view> names = loss_names();
+  std::string name(names[0]);
+  section.read("loss", &name);
+  const auto found = std::ranges::find(names, std::string_view(name));
+  if (found == names.end())
+    return fail(Code::kInvalidArgument, "%s: unknown loss '%s'%s", section.place_of("loss").c_str(),
+                name.c_str(), suggest_name(name, names).c_str());
+  loss->kind = static_cast<LossKind>(found - names.begin());
+  const bool classes = loss->kind == LossKind::kSoftmax;
+  if (classes != (model.class_count > 0))
+    return fail(Code::kInvalidArgument,
+                classes ? "%s: the model gives numbers, so it needs loss = \"mse\" or \"huber\""
+                        : "%s: loss %s is of numbers; give model.outputs in place of model.classes",
+                section.place_of("loss").c_str(), name.c_str());
+  struct Idle {
+    const char* key;
+    bool idle;
+  };
+  for (const Idle& key : {Idle{"huber_delta", loss->kind != LossKind::kHuber},
+                          {"label_smoothing", !classes},
+                          {"class_weights", !classes}})
+    if (key.idle && section.has(key.key))
+      return fail(Code::kInvalidArgument, "%s: loss %s has no '%s'; leave it out",
+                  section.place_of(key.key).c_str(), name.c_str(), key.key);
+  return {};
+}
+
+Status read_loss(ConfigSection& section, const ModelSpec& model, LossOptions* loss) {
+  PACELINE_TRY(read_loss_kind(section, model, loss));
+  double smoothing = 0, delta = 1;
   std::vector<double> weights;
+  section.read("huber_delta", &delta, 1e-3, 1e3);
   section.read("label_smoothing", &smoothing, 0, 0.5);
   section.read("class_weights", &weights, 0, 1000);
-  if (!weights.empty() && weights.size() != class_count)
+  if (!weights.empty() && weights.size() != model.class_count)
     return fail(Code::kInvalidArgument, "%s: %zu class_weights for %u classes",
-                section.place_of("class_weights").c_str(), weights.size(), class_count);
+                section.place_of("class_weights").c_str(), weights.size(), model.class_count);
+  loss->huber_delta = static_cast<float>(delta);
   loss->smoothing = static_cast<float>(smoothing);
   for (const double weight : weights) loss->class_weights.push_back(static_cast<float>(weight));
   return {};
@@ -99,7 +131,7 @@ Result<RunSpec> parse_run(std::string_view toml) {
   PACELINE_TRY(read_optimizer(section, &training));
   section.read("keep", &training.keep, 0.5, 1);
   section.read("seed", &training.seed, 0, INT64_MAX);
-  PACELINE_TRY(read_loss(section, run.model.class_count, &training.loss));
+  PACELINE_TRY(read_loss(section, run.model, &training.loss));
   PACELINE_TRY(section.finish());
   PACELINE_TRY(check_keep(section, run));
   return run;

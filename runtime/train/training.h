@@ -3,6 +3,7 @@
 //   [training]
 //   batch = 32          # rows of one local step
 //   rate = 0.02         # learning rate at the start; the server's directives carry the present one
+//   loss = "softmax"    # of classes; of numbers "mse" or "huber"
 //   optimizer = "sgd"   # or another of optimizer.h
 //   momentum = 0.9      # of sgd, nesterov and rmsprop; adam and adamw have beta1
 //   keep = 1.0          # factor on every parameter at each new version (weight decay); 1 = none

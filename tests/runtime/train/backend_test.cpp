@@ -61,21 +61,21 @@ double worst_share(std::span<const float> values, std::span<const float> wanted)
 }
 
 void check_against_reference(const std::string& toml, const std::vector<size_t>& batches,
-                             Random& random) {
+                             Random& random, const LossOptions& options = {}) {
   const ModelSpec spec = test::model_of(toml);
   const std::vector<float> parameters = test::random_parameters(spec, random);
   std::vector<float> wanted(parameters.size()), gradient(parameters.size());
   std::vector<std::unique_ptr<Trainer>> trainers;
   for (const std::string& backend : backends())
-    trainers.push_back(std::move(*make_trainer(spec, 40, backend)));
+    trainers.push_back(std::move(*make_trainer(spec, 40, backend, options)));
   for (size_t rows : batches) {
     const test::Batch batch = test::random_batch(spec, rows, random);
     const auto wanted_loss =
-        trainers.back()->gradient(parameters, batch.features, batch.labels, wanted);
+        trainers.back()->gradient(parameters, batch.features, batch.targets(), wanted);
     for (const std::unique_ptr<Trainer>& trainer : trainers) {
       INFO(toml, "backend ", trainer->backend_name(), ", batch ", rows);
       std::fill(gradient.begin(), gradient.end(), NAN);
-      const auto loss = trainer->gradient(parameters, batch.features, batch.labels, gradient);
+      const auto loss = trainer->gradient(parameters, batch.features, batch.targets(), gradient);
       REQUIRE(loss.has_value());
       REQUIRE(std::abs(*loss - *wanted_loss) <= 1e-5f * (1.0f + *wanted_loss));
       for (const TensorSpec& tensor : spec.layout.tensors()) {
@@ -269,6 +269,18 @@ TEST_CASE("evaluate: counts agree with the outputs, ties go to the lowest class,
   }
 }
 
+TEST_CASE("gradient: the losses of numbers agree on every backend") {
+  Random random(test::seed(), 31);
+  for (const LossKind kind : {LossKind::kMse, LossKind::kHuber}) {
+    LossOptions options;
+    options.kind = kind;
+    check_against_reference(
+        "[model]\ninput = [29]\noutputs = 3\n[[layer]]\ntype = 'dense'\nunits = 21\n"
+        "[[layer]]\ntype = 'relu'\n[[layer]]\ntype = 'dense'\nunits = 3\n",
+        {1, 7, 40}, random, options);
+  }
+}
+
 TEST_CASE("evaluate: a row's loss is clamped, NaN included") {
   const ModelSpec spec = test::model_of(
       "[model]\ninput = [1]\nclasses = 2\n[[layer]]\ntype = "
@@ -278,7 +290,7 @@ TEST_CASE("evaluate: a row's loss is clamped, NaN included") {
   for (const float feature : {1e4f, std::numeric_limits<float>::quiet_NaN()}) {
     parameters[0] = 1.0f;
     EvaluationCounts counts;
-    REQUIRE((*trainer)->evaluate(parameters, {{feature}}, {{1}}, &counts).ok());
+    REQUIRE((*trainer)->evaluate(parameters, {{feature}}, std::vector<int32_t>{1}, &counts).ok());
     CHECK(counts.loss_fixed16 == 64 * 65536 - 1);
   }
 }

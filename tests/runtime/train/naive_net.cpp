@@ -120,8 +120,8 @@ double activation(const LayerSpec& layer, double x) {
   return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
 
-double row_loss(const ModelSpec& spec, std::span<const double> parameters,
-                std::span<const float> features, int32_t label) {
+Values row_outputs(const ModelSpec& spec, std::span<const double> parameters,
+                   std::span<const float> features) {
   Values values(features.begin(), features.end());
   size_t tensor = 0;
   for (const LayerSpec& layer : spec.layers) {
@@ -142,32 +142,56 @@ double row_loss(const ModelSpec& spec, std::span<const double> parameters,
       for (double& value : values) value = activation(layer, value);
     }
   }
+  return values;
+}
+
+double class_loss(const Values& values, int32_t label) {
   const double largest = *std::max_element(values.begin(), values.end());
   double sum = 0.0;
   for (double value : values) sum += std::exp(value - largest);
   return std::log(sum) + largest - values[static_cast<size_t>(label)];
 }
 
+double number_loss(const Values& values, std::span<const float> targets, const LossOptions& loss) {
+  const auto delta = static_cast<double>(loss.huber_delta);
+  double sum = 0.0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double off = std::abs(values[i] - static_cast<double>(targets[i]));
+    if (loss.kind == LossKind::kMse)
+      sum += off * off;
+    else
+      sum += off <= delta ? off * off / 2 : delta * (off - delta / 2);
+  }
+  return sum / static_cast<double>(values.size());
+}
+
 }  // namespace
 
 double naive_loss(const ModelSpec& spec, std::span<const double> parameters,
-                  std::span<const float> features, std::span<const int32_t> labels) {
+                  std::span<const float> features, const Targets& targets,
+                  const LossOptions& loss) {
+  const size_t rows = features.size() / row_floats(spec), width = spec.output_count;
   double sum = 0.0;
-  for (size_t row = 0; row < labels.size(); ++row)
-    sum += row_loss(spec, parameters, features.subspan(row * row_floats(spec), row_floats(spec)),
-                    labels[row]);
-  return sum / static_cast<double>(labels.size());
+  for (size_t row = 0; row < rows; ++row) {
+    const Values values =
+        row_outputs(spec, parameters, features.subspan(row * row_floats(spec), row_floats(spec)));
+    sum += spec.class_count > 0
+               ? class_loss(values, targets.labels()[row])
+               : number_loss(values, targets.numbers().subspan(row * width, width), loss);
+  }
+  return sum / static_cast<double>(rows);
 }
 
 double naive_derivative(const ModelSpec& spec, std::span<const float> parameters, size_t index,
-                        std::span<const float> features, std::span<const int32_t> labels) {
+                        std::span<const float> features, const Targets& targets,
+                        const LossOptions& loss) {
   constexpr double kStep = 1e-6;
   Values moved(parameters.begin(), parameters.end());
   const double middle = moved[index];
   moved[index] = middle + kStep;
-  const double above = naive_loss(spec, moved, features, labels);
+  const double above = naive_loss(spec, moved, features, targets, loss);
   moved[index] = middle - kStep;
-  const double below = naive_loss(spec, moved, features, labels);
+  const double below = naive_loss(spec, moved, features, targets, loss);
   return (above - below) / (2.0 * kStep);
 }
 

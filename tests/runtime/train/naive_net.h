@@ -6,15 +6,18 @@
 #include <vector>
 
 #include "runtime/train/model.h"
+#include "runtime/train/trainer.h"
 
 namespace paceline::test {
 
-// Mean softmax cross entropy of the batch.
+// Mean loss of the batch: softmax cross entropy, or one of numbers.
 double naive_loss(const ModelSpec& spec, std::span<const double> parameters,
-                  std::span<const float> features, std::span<const int32_t> labels);
+                  std::span<const float> features, const Targets& targets,
+                  const LossOptions& loss = {});
 
 // Its derivative by parameter `index`, from a difference of two losses.
 double naive_derivative(const ModelSpec& spec, std::span<const float> parameters, size_t index,
-                        std::span<const float> features, std::span<const int32_t> labels);
+                        std::span<const float> features, const Targets& targets,
+                        const LossOptions& loss = {});
 
 }  // namespace paceline::test

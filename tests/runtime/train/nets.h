@@ -102,13 +102,20 @@ inline std::vector<float> random_parameters(const ModelSpec& spec, Random& rando
 struct Batch {
   std::vector<float> features;
   std::vector<int32_t> labels;
+  std::vector<float> numbers;
+  Targets targets() const {
+    if (labels.empty()) return numbers;
+    return labels;
+  }
 };
 
 inline Batch random_batch(const ModelSpec& spec, size_t rows, Random& random) {
   Batch batch;
   batch.features.resize(rows * row_floats(spec));
   for (float& value : batch.features) value = random.symmetric();
-  for (size_t row = 0; row < rows; ++row)
+  for (size_t i = 0; spec.class_count == 0 && i < rows * spec.output_count; ++i)
+    batch.numbers.push_back(3.0f * random.symmetric());
+  for (size_t row = 0; spec.class_count > 0 && row < rows; ++row)
     batch.labels.push_back(static_cast<int32_t>(random.below(spec.class_count)));
   return batch;
 }

@@ -37,25 +37,25 @@ std::string net(std::string_view input, std::string_view layers) {
 }
 
 // Largest difference between the gradient and the derivative, for a few parameters of each tensor.
-void check_derivatives(std::string_view toml) {
+void check_derivatives(std::string_view toml, const LossOptions& options = {}) {
   const ModelSpec spec = test::model_of(toml);
   constexpr double kTolerance = 2e-6;  // float rounding of a gradient near 1, and of the difference
   Random random(test::seed(), 5);
   const std::vector<float> parameters = test::random_parameters(spec, random);
   std::vector<float> gradient(parameters.size(), 3.0f);
   const test::Batch batch = test::random_batch(spec, 5, random);
-  auto trainer = make_trainer(spec, 6, "reference");
+  auto trainer = make_trainer(spec, 6, "reference", options);
   REQUIRE(trainer.has_value());
-  const auto loss = (*trainer)->gradient(parameters, batch.features, batch.labels, gradient);
+  const auto loss = (*trainer)->gradient(parameters, batch.features, batch.targets(), gradient);
   REQUIRE(loss.has_value());
   const std::vector<double> exact(parameters.begin(), parameters.end());
   CHECK(std::abs(static_cast<double>(*loss) -
-                 test::naive_loss(spec, exact, batch.features, batch.labels)) < 1e-6);
+                 test::naive_loss(spec, exact, batch.features, batch.targets(), options)) < 1e-6);
   for (const TensorSpec& tensor : spec.layout.tensors())
     for (int sample = 0; sample < 12; ++sample) {
       const auto index = static_cast<size_t>(tensor.offset + random.below(tensor.count));
       const double derivative =
-          test::naive_derivative(spec, parameters, index, batch.features, batch.labels);
+          test::naive_derivative(spec, parameters, index, batch.features, batch.targets(), options);
       INFO(tensor.name, " element ", index - tensor.offset);
       CHECK(std::abs(static_cast<double>(gradient[index]) - derivative) < kTolerance);
     }
@@ -208,6 +208,21 @@ TEST_CASE("gradient: small nets agree with the derivative of their definition") 
   check_derivatives(test::kSmallCnn);
 }
 
+TEST_CASE("gradient: the losses of numbers agree with the derivative of their definition") {
+  for (const LossKind kind : {LossKind::kMse, LossKind::kHuber})
+    for (const float delta : {0.05f, 1.0f})
+      for (const int outputs : {1, 2, 5}) {
+        LossOptions options;
+        options.kind = kind;
+        options.huber_delta = delta;
+        check_derivatives(format_text("[model]\ninput = [7]\noutputs = %d\n[[layer]]\ntype = "
+                                      "'dense'\nunits = 9\n[[layer]]\ntype = 'tanh'\n[[layer]]\n"
+                                      "type = 'dense'\nunits = %d\n",
+                                      outputs, outputs),
+                          options);
+      }
+}
+
 TEST_CASE("gradient: of what is frozen it is +0, the rest is as without; less memory is planned") {
   const auto toml = [](const char* first, const char* second) {
     return net("[2, 9, 8]", "[[layer]]\ntype = 'conv2d'\nfilters = 5\nkernel = 3\n" +
@@ -244,7 +259,9 @@ TEST_CASE("gradient: of what is frozen it is +0, the rest is as without; less me
 TEST_CASE("gradient: label smoothing and class weights agree with the derivative of their loss") {
   constexpr size_t kClasses = 4, kRows = 9;
   Random random(test::seed(), 9);
-  const LossOptions options{0.2f, {1.0f, 0.5f, 3.0f, 0.0f}};
+  LossOptions options;
+  options.smoothing = 0.2f;
+  options.class_weights = {1.0f, 0.5f, 3.0f, 0.0f};
   std::vector<float> outputs(kClasses * kRows), losses(kRows);
   std::vector<int32_t> labels;
   for (float& value : outputs) value = 3.0f * random.symmetric();
