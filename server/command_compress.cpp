@@ -33,6 +33,9 @@ Result<RoundsTask> make_task(const CompressOptions& options, RunSpec* spec) {
   task.run.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   PACELINE_ASSIGN(const ServeConfig config, parse_serve_config(task.run, options.run_file));
   *spec = config.core.run;
+  if (spec->model.class_count == 0)
+    return fail(Code::kInvalidArgument, "%s: its model gives numbers; bench compress takes classes",
+                options.run_file.c_str());
   ReadOptions read;
   if (config.schema.names_columns()) read.schema = &config.schema;
   read.label_file = options.label_file;

@@ -33,7 +33,8 @@ struct Choice {
   std::vector<const ColumnProfile*> features;
   const ColumnProfile* label = nullptr;
   std::string label_reason;
-  Names classes;
+  Names classes;  // none: the label is a number
+  bool regress() const { return classes.empty(); }
   std::vector<LeftOut> left_out;
   Names other_labels;  // columns that could be meant
 };
@@ -88,14 +89,18 @@ Result<const ColumnProfile*> column_named(const TableProfile& table, const std::
               suggest_name(name, names).c_str());
 }
 
+bool can_be_number(const ColumnProfile& column) {
+  return column.kind == ColumnKind::kNumbers && column.distinct.size() > kClassesProposedMax;
+}
+
 Status check_label(const ColumnProfile& column) {
   const char* name = column.name.c_str();
+  if (can_be_number(column)) return {};
   if (!column.few_distinct() || column.distinct.size() > kClassesProposedMax ||
       column.kind == ColumnKind::kCounter)
     return fail(Code::kInvalidArgument,
-                "the label '%s' has %s%zu different values; a run learns classes, predicting a "
-                "number is not supported yet; make at most %zu classes of it, or give another "
-                "column with --label",
+                "the label '%s' has %s%zu different values and is no measured number; make at most "
+                "%zu classes of it, or give another column with --label",
                 name, column.few_distinct() ? "" : "more than ",
                 column.few_distinct() ? column.distinct.size() : ColumnProfile::kDistinctMax,
                 kClassesProposedMax);
@@ -120,20 +125,27 @@ Result<Choice> choose(const TableProfile& table, const InitOptions& options) {
     PACELINE_TRY(check_label(*choice.label));
     choice.label_reason = "as you said";
   }
-  for (const ColumnProfile& column : table.columns)
-    if (can_be_label(column, table.row_count) && !ignored(column)) {
-      if (options.label.empty()) choice.label = &column;
-      choice.other_labels.push_back(column.name);
-    }
+  // Classes before numbers: a measured number is a feature more often than a label.
+  const auto take_last = [&](auto fits, const char* reason) {
+    const bool open = choice.label == nullptr;
+    for (const ColumnProfile& column : table.columns)
+      if (fits(column) && !ignored(column)) {
+        if (open) choice.label = &column;
+        choice.other_labels.push_back(column.name);
+      }
+    if (open) choice.label_reason = reason;
+  };
+  take_last([&](const ColumnProfile& c) { return can_be_label(c, table.row_count); },
+            "the last column with few different values");
+  if (choice.label == nullptr)
+    take_last(can_be_number, "the last column with many numbers, as none has few values");
   if (choice.label == nullptr)
     return fail(Code::kInvalidArgument,
-                "no column holds 2 to %zu classes, each in %zu rows or more; a run learns classes, "
-                "predicting a number is not supported yet; name the label with --label",
-                kClassesProposedMax, kRowsPerClassMin);
-  if (choice.label_reason.empty())
-    choice.label_reason = "the last column with few different values";
+                "no column holds 2 to %zu classes, each in %zu rows or more, or more than %zu "
+                "different numbers; name the label with --label",
+                kClassesProposedMax, kRowsPerClassMin, kClassesProposedMax);
   std::erase(choice.other_labels, choice.label->name);
-  choice.classes = classes_of(*choice.label);
+  if (!can_be_number(*choice.label)) choice.classes = classes_of(*choice.label);
   for (const ColumnProfile& column : table.columns) {
     if (&column == choice.label || ignored(column)) continue;
     if (const char* why = why_no_feature(column))
@@ -155,6 +167,8 @@ uint32_t hidden_units(size_t features, size_t classes) {
   return units;
 }
 
+size_t output_count(const Choice& choice) { return choice.regress() ? 1 : choice.classes.size(); }
+
 size_t rounds_of(size_t row_count) {
   const size_t steps = row_count * 9 / 10 * kPasses / kBatch;
   return std::max(kRoundsMin, steps / kStepsPerExchange + 1);
@@ -171,6 +185,22 @@ std::string quoted_list(const Names& names) {
   std::string text = "[";
   for (const std::string& name : names) text += (text.size() == 1 ? "" : ", ") + json_quoted(name);
   return text + "]";
+}
+
+std::string class_text(const Choice& choice) {
+  return "# Class 0 is the first. A board counts by these names, whichever of them it has seen; "
+         "rows of other\n# classes are refused. More classes: add them here, to model.classes and "
+         "to the last layer's units.\nclasses = " +
+         quoted_list(choice.classes) + "\n";
+}
+
+std::string number_text(const ColumnProfile& label) {
+  return format_text(
+      "# A number: %.6g to %.6g, mean %.6g, standard deviation %.6g. The net learns number * "
+      "label_scale +\n# label_offset, the same on every board; predict gives the number.\n"
+      "label_scale = %.9g\nlabel_offset = %.9g\n",
+      label.lowest, label.highest, label.mean, label.deviation, 1 / label.deviation,
+      -label.mean / label.deviation);
 }
 
 //   commented  what each column is in the sample; wide tables have no room for it
@@ -199,11 +229,7 @@ std::string data_table(const TableProfile& table, const Choice& choice, bool com
     reasons += "# " + json_quoted(column.name) + ": " + column.why + "\n";
   }
   text += "]\nlabel = " + json_quoted(choice.label->name) + "\n";
-  text +=
-      "# Class 0 is the first. A board counts by these names, whichever of them it has seen; "
-      "rows of other\n# classes are refused. More classes: add them here, to model.classes and "
-      "to the last layer's units.\n";
-  text += "classes = " + quoted_list(choice.classes) + "\n";
+  text += choice.regress() ? number_text(*choice.label) : class_text(choice);
   if (!ignored.empty()) text += reasons + "ignore = " + quoted_list(ignored) + "\n";
   text +=
       "# x = value * scale + offset, which is (value - mean) / standard deviation: the same on "
@@ -225,20 +251,24 @@ std::string data_table(const TableProfile& table, const Choice& choice, bool com
 
 std::string run_text(const TableProfile& table, const Choice& choice, const InitOptions& options,
                      bool commented) {
-  const size_t features = choice.features.size(), classes = choice.classes.size();
+  const size_t features = choice.features.size(), outputs = output_count(choice);
   std::string text = format_text(
       "# A run of Paceline, proposed from %zu rows. Serve it:  edge_server serve %s\n"
       "# Workers need nothing of this file: they get it from the server.\n\n",
       table.row_count, options.run_file.c_str());
   text += data_table(table, choice, commented);
   text += format_text(
-      "[model]\ninput = [%zu]\nclasses = %zu\n\n"
+      "[model]\ninput = [%zu]\n%s = %zu\n\n"
       "[[layer]]\ntype = \"dense\"\nunits = %u                # more for harder tables\n"
       "[[layer]]\ntype = \"relu\"\n"
-      "[[layer]]\ntype = \"dense\"\nunits = %zu                 # as many as classes\n\n",
-      features, classes, hidden_units(features, classes), classes);
+      "[[layer]]\ntype = \"dense\"\nunits = %zu                 # as many as %s\n\n",
+      features, choice.regress() ? "outputs" : "classes", outputs, hidden_units(features, outputs),
+      outputs, choice.regress() ? "numbers" : "classes");
+  text += "[training]\n";
+  if (choice.regress())
+    text += "loss = \"mse\"             # or \"huber\": rows that are far off pull less\n";
   text += format_text(
-      "[training]\nbatch = %zu                # rows of one local step\n"
+      "batch = %zu                # rows of one local step\n"
       "rate = 0.02               # learning rate; lower it if the loss does not settle\n"
       "momentum = 0.9\n"
       "keep = 0.995              # weight decay: factor at each exchange; 1 is none, 0.97 is much\n"
@@ -258,21 +288,31 @@ std::string run_text(const TableProfile& table, const Choice& choice, const Init
   return text;
 }
 
+std::string label_text(const Choice& choice) {
+  const ColumnProfile& label = *choice.label;
+  if (choice.regress())
+    return format_text("number    %.6g to %.6g, mean %.6g, standard deviation %.6g\n", label.lowest,
+                       label.highest, label.mean, label.deviation);
+  Names classes;
+  for (const std::string& name : choice.classes)
+    classes.push_back(format_text("%s (%zu)", name.c_str(), label.distinct.at(name)));
+  return format_text("classes   %zu, with their rows: %s\n", classes.size(),
+                     name_list(classes).c_str());
+}
+
 std::string summary_text(const TableProfile& table, const Choice& choice,
                          const InitOptions& options) {
-  Names features, classes;
+  Names features;
   for (const ColumnProfile* column : choice.features) features.push_back(column->name);
-  for (const std::string& name : choice.classes)
-    classes.push_back(format_text("%s (%zu)", name.c_str(), choice.label->distinct.at(name)));
-  const uint32_t hidden = hidden_units(features.size(), classes.size());
+  const size_t outputs = output_count(choice);
+  const uint32_t hidden = hidden_units(features.size(), outputs);
   std::string text =
       format_text("rows      %zu in %s\n", table.row_count, options.sample_file.c_str());
   text += format_text("features  %zu: %s\n", features.size(), name_list(features).c_str());
   text += format_text("label     %s, %s", choice.label->name.c_str(), choice.label_reason.c_str());
   if (!choice.other_labels.empty())
     text += "; --label takes another: " + name_list(choice.other_labels);
-  text += format_text("\nclasses   %zu, with their rows: %s\n", classes.size(),
-                      name_list(classes).c_str());
+  text += "\n" + label_text(choice);
   for (const LeftOut& column : choice.left_out)
     text += "left out  " + column.name + ": " + column.why + "\n";
   if (table.missing_row_count > 0)
@@ -289,9 +329,9 @@ std::string summary_text(const TableProfile& table, const Choice& choice,
       "scale     each column by its mean and standard deviation here, the same on every board\n";
   text += format_text("length    %zu rounds, %zu passes over so many rows on each board\n",
                       rounds_of(table.row_count), kPasses);
-  text += format_text("net       %zu inputs, %u hidden units, %zu classes: %zu parameters\n",
-                      features.size(), hidden, classes.size(),
-                      (features.size() + 1) * hidden + (hidden + 1) * classes.size());
+  text += format_text("net       %zu inputs, %u hidden units, %zu %s: %zu parameters\n",
+                      features.size(), hidden, outputs, choice.regress() ? "outputs" : "classes",
+                      (features.size() + 1) * hidden + (hidden + 1) * outputs);
   return text;
 }
 

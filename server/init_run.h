@@ -13,7 +13,8 @@ namespace paceline {
 struct InitOptions {
   std::string sample_file;
   std::string run_file = "run.toml";
-  std::string label;                 // empty: the last column with few different values
+  // Empty: the last column with few different values, else the last with many numbers.
+  std::string label;
   std::vector<std::string> ignored;  // besides what is no feature by itself
   uint32_t workers = 1;              // boards that the run waits for
   bool force = false;                // replaces run_file
@@ -24,8 +25,9 @@ struct RunProposal {
   std::string summary;  // what was chosen and why, in a few lines
 };
 
+// A label of few different values is a class, one of many numbers is a number to be predicted.
 // Pure. Errors: kNotFound for a name that the table has not; kInvalidArgument where it has no
-// feature or no label of few values: classes are all that a run can learn.
+// feature or no label of either kind.
 Result<RunProposal> propose_run(const TableProfile& table, const InitOptions& options);
 
 // Reads the sample, writes the run and returns what to tell the user. Errors: those of

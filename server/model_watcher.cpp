@@ -13,13 +13,20 @@ Result<Evaluated> evaluate_model(Trainer& trainer, const Dataset& dataset,
   const size_t batch = trainer.batch_max();
   std::vector<float> features(batch * dataset.feature_count());
   std::vector<int32_t> labels(batch);
+  std::vector<float> numbers(batch);
   EvaluationCounts counts;
   for (size_t begin = 0; begin < rows.size(); begin += batch) {
     const size_t count = std::min(batch, rows.size() - begin);
     const std::span<float> x = std::span(features).first(count * dataset.feature_count());
     const std::span<int32_t> y = std::span(labels).first(count);
     dataset.gather(rows.subspan(begin, count), x, y);
-    PACELINE_TRY(trainer.evaluate(parameters, x, y, &counts));
+    if (dataset.numbers().empty()) {
+      PACELINE_TRY(trainer.evaluate(parameters, x, y, &counts));
+      continue;
+    }
+    const std::span<float> targets = std::span(numbers).first(count);
+    dataset.gather_targets(rows.subspan(begin, count), targets);
+    PACELINE_TRY(trainer.evaluate(parameters, x, targets, &counts));
   }
   if (counts.rows == 0) return fail(Code::kInvalidArgument, "there are no rows to evaluate on");
   const double n = static_cast<double>(counts.rows);

@@ -14,7 +14,7 @@
 namespace paceline {
 
 struct Evaluated {
-  double accuracy = 0;
+  double accuracy = 0;  // R^2 where labels are numbers
   double loss = 0;
 };
 // Mean over `rows` of `dataset`.

@@ -82,7 +82,8 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   Result<DataSchema> schema = parse_data_schema(text);
   if (schema) {
     const ModelSpec& model = serve.core.run.model;
-    const Status fits = schema->check_model(model.input_features(), model.class_count);
+    const Status fits =
+        schema->check_model(model.input_features(), model.class_count, model.output_count);
     if (!fits.ok()) schema = fail(fits);
   }
   if (!schema)

@@ -76,8 +76,9 @@ class Control {
                   options.control_file.c_str(), dataset_.feature_count(),
                   static_cast<unsigned long long>(run.model.input_features()));
     dataset_.set_scaling(schema.scale, schema.offset);
+    dataset_.set_number_scaling(schema.label_scale, schema.label_offset);
     PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
-                    make_trainer(run.model, kControlBatch, "auto"));
+                    make_trainer(run.model, kControlBatch, "auto", run.training.loss));
     std::vector<uint32_t> rows(dataset_.row_count());
     std::iota(rows.begin(), rows.end(), 0u);
     watcher_ = std::make_unique<ModelWatcher>(std::move(trainer), dataset_, std::move(rows));
@@ -109,10 +110,11 @@ void show_status(const ServerDaemon& daemon, const Control& control) {
   for (const Member& member : core.members()) counted += member.counted;
   const std::optional<FleetEvaluation>& evaluation = core.last_evaluation();
   log_info(
-      "round %llu, publication %llu, %u workers, fleet accuracy %s%s, %.2f MB up, %.2f MB down, "
+      "round %llu, publication %llu, %u workers, fleet %s %s%s, %.2f MB up, %.2f MB down, "
       "every %u steps, %s up (%s), %s down (%s), published within %.2g %% of the model",
       static_cast<unsigned long long>(core.round()),
       static_cast<unsigned long long>(core.publication()), counted,
+      core.options().run.model.class_count > 0 ? "accuracy" : "r2",
       evaluation ? format_text("%.3f", evaluation->accuracy()).c_str() : "-",
       control.text().c_str(), static_cast<double>(daemon.progress().bytes_up) / 1e6,
       static_cast<double>(daemon.progress().bytes_down) / 1e6, core.directive().tau,

@@ -101,8 +101,14 @@ void Dataset::set_scaling(std::vector<float> scale, std::vector<float> offset) {
   offset_ = std::move(offset);
 }
 
+void Dataset::set_numbers(std::vector<float> numbers) {
+  PACELINE_CHECK(numbers.size() == row_count_ && labels_.empty());
+  numbers_ = std::move(numbers);
+}
+
 size_t Dataset::bytes() const {
-  return values_.capacity() + labels_.capacity() * sizeof(labels_[0]);
+  return values_.capacity() + labels_.capacity() * sizeof(labels_[0]) +
+         numbers_.capacity() * sizeof(numbers_[0]);
 }
 
 void Dataset::gather(std::span<const uint32_t> rows, std::span<float> features,
@@ -138,6 +144,14 @@ void Dataset::gather(std::span<const uint32_t> rows, std::span<float> features,
   for (size_t i = 0; i < rows.size(); ++i) labels[i] = labels_[rows[i]];
 }
 
+void Dataset::gather_targets(std::span<const uint32_t> rows, std::span<float> targets) const {
+  PACELINE_CHECK(targets.size() == rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    PACELINE_CHECK(rows[i] < numbers_.size());
+    targets[i] = numbers_[rows[i]] * number_scale_ + number_offset_;
+  }
+}
+
 Dataset Dataset::select(std::span<const uint32_t> rows) const {
   const size_t row_bytes = feature_count_ * element_bytes(type_);
   Bytes values(rows.size() * row_bytes);
@@ -155,6 +169,10 @@ Dataset Dataset::select(std::span<const uint32_t> rows) const {
   selected.values_ = std::move(values);
   selected.shape_ = shape_;
   selected.labels_ = std::move(labels);
+  for (const uint32_t row : rows)
+    if (!numbers_.empty()) selected.numbers_.push_back(numbers_[row]);
+  selected.number_scale_ = number_scale_;
+  selected.number_offset_ = number_offset_;
   selected.class_count_ = class_count_;
   selected.row_count_ = rows.size();
   selected.feature_count_ = feature_count_;

@@ -37,6 +37,9 @@ class Dataset {
   std::span<const uint32_t> shape() const { return shape_; }
   uint32_t class_count() const { return class_count_; }
   std::span<const int32_t> labels() const { return labels_; }
+  // Where a row's label is a number: one a row, as in the file; labels() are then empty.
+  std::span<const float> numbers() const { return numbers_; }
+  bool has_labels() const { return !labels_.empty() || !numbers_.empty(); }
   ElementType type() const { return type_; }
   size_t bytes() const;  // memory held by values and labels
 
@@ -53,10 +56,20 @@ class Dataset {
     set_scaling(std::vector<float>{scale}, std::vector<float>{offset});
   }
 
+  // Before any row is taken out. One a row.
+  void set_numbers(std::vector<float> numbers);
+  // The target that a net learns is number * scale + offset.
+  void set_number_scaling(float scale, float offset) {
+    number_scale_ = scale;
+    number_offset_ = offset;
+  }
+
   // Writes the rows `rows` (each < row_count()) to features [rows.size()][feature_count] and labels
   // [rows.size()] (may be empty for unlabelled data). No allocation.
   void gather(std::span<const uint32_t> rows, std::span<float> features,
               std::span<int32_t> labels) const;
+  // The targets of `rows`, whose labels are numbers.
+  void gather_targets(std::span<const uint32_t> rows, std::span<float> targets) const;
 
   // A data set of `rows` only, in that order.
   Dataset select(std::span<const uint32_t> rows) const;
@@ -68,6 +81,9 @@ class Dataset {
   Bytes values_;
   std::vector<uint32_t> shape_;
   std::vector<int32_t> labels_;
+  std::vector<float> numbers_;
+  float number_scale_ = 1;
+  float number_offset_ = 0;
   uint32_t class_count_ = 0;
   size_t row_count_ = 0;
   size_t feature_count_ = 0;

@@ -38,7 +38,7 @@ class TableReader {
       : scanner_(std::move(scanner)),
         rows_(std::move(columns), scanner_.separator(), schema),
         schema_(schema) {
-    if (schema != nullptr) classes_.emplace(schema->classes);
+    if (schema != nullptr && !schema->label_is_number()) classes_.emplace(schema->classes);
   }
 
   Status read_rows() {
@@ -73,7 +73,7 @@ class TableReader {
     LabelColumn::Classes classes{std::move(labels_), {}};
     if (classes_) {
       classes.names = classes_->names();
-    } else {
+    } else if (numbers_.empty()) {
       PACELINE_ASSIGN(classes, own_labels_.finish(class_count));
     }
     const auto feature_count = static_cast<uint32_t>(rows_.feature_count());
@@ -81,6 +81,7 @@ class TableReader {
     const auto found = static_cast<uint32_t>(classes.names.size());
     Dataset dataset(ElementType::kFloat32, std::move(values_), {feature_count},
                     std::move(classes.labels), std::max(class_count, found));
+    if (!numbers_.empty()) dataset.set_numbers(std::move(numbers_));
     dataset.column_names = rows_.columns().feature_names;
     dataset.class_names = std::move(classes.names);
     dataset.notes = rows_.columns().notes;
@@ -123,6 +124,10 @@ class TableReader {
 
   // False: the row does not count.
   Result<bool> add_label(const CsvRecord& record) {
+    if (const std::optional<float> number = rows_.label_number()) {
+      numbers_.push_back(*number);
+      return true;
+    }
     const std::string_view cell = rows_.label(record);
     const size_t column = rows_.columns().label_index;
     if (!classes_) {
@@ -158,6 +163,7 @@ class TableReader {
   std::optional<ClassList> classes_;
   LabelColumn own_labels_;  // where the run names no classes
   std::vector<int32_t> labels_;
+  std::vector<float> numbers_;  // labels that are numbers
   Bytes values_;
   size_t row_count_ = 0;
   size_t empty_row_count_ = 0;

@@ -23,6 +23,7 @@ RowReader::RowReader(TableColumns columns, char separator, const DataSchema* sch
                      bool label_needed)
     : columns_(std::move(columns)), comma_allowed_(separator == ';'), label_needed_(label_needed) {
   if (schema == nullptr) return;
+  label_is_number_ = schema->label_is_number();
   missing_ = schema->missing;
   missing_texts_ = schema->missing_values;
   for (const std::string& text : missing_texts_)
@@ -55,7 +56,7 @@ std::optional<RowFault> RowReader::read(const CsvRecord& record, std::span<float
             break;
           }
         }
-        if (std::optional<RowFault> wrong = read_feature(record, i, &features[column.feature]))
+        if (std::optional<RowFault> wrong = read_number(record, i, &features[column.feature]))
           return wrong;
         break;
     }
@@ -63,8 +64,8 @@ std::optional<RowFault> RowReader::read(const CsvRecord& record, std::span<float
   return std::nullopt;
 }
 
-std::optional<RowFault> RowReader::read_feature(const CsvRecord& record, size_t column,
-                                                float* value) {
+std::optional<RowFault> RowReader::read_number(const CsvRecord& record, size_t column,
+                                               float* value) {
   const std::string_view cell = record.cells[column];
   std::optional<float> number = parse_float32(cell);
   // Only where a comma may be a mark can there be two of them.
@@ -78,14 +79,15 @@ std::optional<RowFault> RowReader::read_feature(const CsvRecord& record, size_t 
                            ? std::ranges::find(missing_numbers_, *number) != missing_numbers_.end()
                            : is_missing_text(cell);
   if (missing) {
-    if (missing_ != MissingRule::kMean) {
+    const uint32_t feature = columns_.columns[column].feature;
+    if (missing_ != MissingRule::kMean || feature == TableColumns::kNone) {
       RowFault wrong = fault(record, column, "is a missing value");
       if (missing_ == MissingRule::kError)
         wrong.text += "; the run's data.missing can skip such rows or take the mean";
       wrong.kind = RowFault::Kind::kMissing;
       return wrong;
     }
-    *value = means_[columns_.columns[column].feature];
+    *value = means_[feature];
     ++replaced_count_;
     return std::nullopt;
   }
@@ -94,7 +96,13 @@ std::optional<RowFault> RowReader::read_feature(const CsvRecord& record, size_t 
   return mark == std::string_view::npos ? std::nullopt : check_mark(record, column, mark);
 }
 
-std::optional<RowFault> RowReader::read_label(const CsvRecord& record) const {
+std::optional<RowFault> RowReader::read_label(const CsvRecord& record) {
+  if (label_is_number_) {
+    float number = 0;
+    std::optional<RowFault> wrong = read_number(record, columns_.label_index, &number);
+    label_number_ = wrong ? std::nullopt : std::optional(number);
+    return label_needed_ ? wrong : std::nullopt;
+  }
   const std::string_view cell = label(record);
   const bool missing = cell.empty() || is_missing_text(cell);
   if (!missing || !label_needed_) return std::nullopt;
@@ -119,6 +127,8 @@ std::optional<RowFault> RowReader::check_mark(const CsvRecord& record, size_t co
 RowFault RowReader::not_a_number(const CsvRecord& record, size_t column) const {
   const std::string_view cell = record.cells[column];
   if (cell.empty()) return fault(record, column, "is empty");
+  if (column == columns_.label_index)
+    return fault(record, column, "is not a number, as the label of this run is");
   const bool numeric = cell.find_first_not_of("0123456789+-.eE") == std::string_view::npos;
   return fault(record, column,
                numeric ? "is no number that fits float32"

@@ -42,6 +42,9 @@ class RowReader {
   // Writes a record's features, in the model's order and before scaling, to `features`
   // [feature_count()]; on a fault they are of no use.
   std::optional<RowFault> read(const CsvRecord& record, std::span<float> features);
+  // Of the record that read() took last: the label where it is a number; nullopt where there is
+  // none, as a label that is not needed may be missing or no number.
+  std::optional<float> label_number() const { return label_number_; }
   // Of a record that read() took.
   std::string_view label(const CsvRecord& record) const {
     return record.cells[columns_.label_index];
@@ -49,8 +52,8 @@ class RowReader {
   RowFault fault(const CsvRecord& record, size_t column, const std::string& reason) const;
 
  private:
-  std::optional<RowFault> read_feature(const CsvRecord& record, size_t column, float* value);
-  std::optional<RowFault> read_label(const CsvRecord& record) const;
+  std::optional<RowFault> read_number(const CsvRecord& record, size_t column, float* value);
+  std::optional<RowFault> read_label(const CsvRecord& record);
   RowFault not_a_number(const CsvRecord& record, size_t column) const;
   std::optional<RowFault> check_mark(const CsvRecord& record, size_t column, size_t mark);
   bool is_missing_text(std::string_view cell) const;
@@ -59,6 +62,8 @@ class RowReader {
   TableColumns columns_;
   bool comma_allowed_;
   bool label_needed_;
+  bool label_is_number_ = false;
+  std::optional<float> label_number_;
   char decimal_mark_ = 0;  // once one was seen
   std::string with_point_;
   MissingRule missing_ = MissingRule::kError;

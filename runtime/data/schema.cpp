@@ -54,13 +54,14 @@ Status read_rule(const std::string& text, DataSchema* schema) {
   return {};
 }
 
-// columns, label and classes belong together; the rest means nothing without them.
+// columns and label belong together; the rest means nothing without them.
 Status check_together(const DataSchema& schema, bool has_rules) {
   const bool any = schema.names_columns() || !schema.label.empty() || !schema.classes.empty();
-  const bool all = schema.names_columns() && !schema.label.empty() && !schema.classes.empty();
+  const bool all = schema.names_columns() && !schema.label.empty();
   if (any && !all)
     return fail(Code::kInvalidArgument,
-                "run: [data] names some of columns, label and classes; give all three or none");
+                "run: [data] names some of columns, label and classes; give all three, or columns "
+                "and label where the label is a number, or none");
   if (!any && has_rules)
     return fail(Code::kInvalidArgument,
                 "run: [data] has rules for rows, but names no columns; give columns, label and "
@@ -69,6 +70,21 @@ Status check_together(const DataSchema& schema, bool has_rules) {
     if (column == schema.label)
       return fail(Code::kInvalidArgument, "run: data.columns holds the label %s; take it out",
                   quote_for_message(column).c_str());
+  return {};
+}
+
+Status scale_label(double scale, double offset, bool given, DataSchema* schema) {
+  if (given && !schema->label_is_number())
+    return fail(
+        Code::kInvalidArgument,
+        "run: data.label_scale and data.label_offset are of numbers, and data.classes makes "
+        "the label a class; leave the ones or the other out");
+  schema->label_scale = static_cast<float>(scale);
+  schema->label_offset = static_cast<float>(offset);
+  if (schema->label_scale == 0)
+    return fail(Code::kInvalidArgument,
+                "run: data.label_scale is 0, so all targets are alike; give 1 / the label's "
+                "standard deviation");
   return {};
 }
 
@@ -89,12 +105,28 @@ Status check_means(const DataSchema& schema) {
 
 }  // namespace
 
-Status DataSchema::check_model(uint64_t input_features, uint32_t class_count) const {
+Status DataSchema::check_model(uint64_t input_features, uint32_t class_count,
+                               uint32_t output_count) const {
+  if (!names_columns() && class_count == 0)
+    return fail(Code::kInvalidArgument,
+                "run: a model that gives numbers needs [data] with columns and label");
   if (!names_columns()) return {};
   if (columns.size() != input_features)
     return fail(Code::kInvalidArgument,
                 "run: [data] names %zu columns, but model.input has %llu values; make them equal",
                 columns.size(), static_cast<unsigned long long>(input_features));
+  if (classes.empty() && class_count > 0)
+    return fail(Code::kInvalidArgument,
+                "run: [data] names no classes, but model.classes is %u; give them, or "
+                "model.outputs = 1 and a loss of numbers",
+                class_count);
+  if (classes.size() != class_count && class_count == 0)
+    return fail(Code::kInvalidArgument,
+                "run: [data] names classes, but the model gives numbers (model.outputs); leave "
+                "data.classes out");
+  if (class_count == 0 && output_count != 1)
+    return fail(Code::kInvalidArgument,
+                "run: [data] has one label, but model.outputs is %u; make it 1", output_count);
   if (classes.size() != class_count)
     return fail(Code::kInvalidArgument,
                 "run: [data] names %zu classes, but model.classes is %u; make them equal",
@@ -106,18 +138,22 @@ Result<DataSchema> parse_data_schema(std::string_view toml) {
   PACELINE_ASSIGN(const Config config, Config::parse(toml, "run"));
   DataSchema schema;
   std::vector<double> scale = {1}, offset = {0};
+  double label_scale = 1, label_offset = 0;
   std::string missing, bad_rows;
   std::vector<std::string> missing_values;
   ConfigSection data = config.section("data");
   data.read("columns", &schema.columns);
   data.read("label", &schema.label);
   data.read("classes", &schema.classes);
+  data.read("label_scale", &label_scale, -kScaleMax, kScaleMax);
+  data.read("label_offset", &label_offset, -kScaleMax, kScaleMax);
   data.read("ignore", &schema.ignored);
   data.read("scale", &scale, -kScaleMax, kScaleMax);
   data.read("offset", &offset, -kScaleMax, kScaleMax);
   data.read("missing", &missing);
   data.read("missing_values", &missing_values);
   data.read("bad_rows", &bad_rows);
+  const bool scales_label = data.has("label_scale") || data.has("label_offset");
   PACELINE_TRY(data.finish());
 
   trim(&schema.label);
@@ -126,6 +162,7 @@ Result<DataSchema> parse_data_schema(std::string_view toml) {
   PACELINE_TRY(check_names("ignore", &schema.ignored));
   PACELINE_TRY(check_together(schema, !missing.empty() || !missing_values.empty() ||
                                           !bad_rows.empty() || !schema.ignored.empty()));
+  PACELINE_TRY(scale_label(label_scale, label_offset, scales_label, &schema));
   PACELINE_ASSIGN(schema.scale, scaling("scale", scale, schema.columns.size()));
   PACELINE_ASSIGN(schema.offset, scaling("offset", offset, schema.columns.size()));
   if (!missing.empty()) PACELINE_TRY(read_rule(missing, &schema));

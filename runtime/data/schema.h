@@ -4,7 +4,9 @@
 //   [data]
 //   columns = ["ax", "ay", "az", "sound"]   # features by name, in the model's order
 //   label = "state"
-//   classes = ["off", "idle", "busy"]       # class 0 is the first
+//   classes = ["off", "idle", "busy"]       # class 0 is the first; without, the label is a number:
+//   label_scale = 0.08        # the target is number * label_scale + label_offset, in float32
+//   label_offset = -1.5
 //   ignore = ["time"]         # known, and no feature; other columns are left out, too
 //   # x = value * scale + offset, in float32; one for all columns, or one a column
 //   scale = [12.5, 12.5, 9.0, 4.0]
@@ -35,7 +37,9 @@ enum class MissingRule : uint8_t {
 struct DataSchema {
   std::vector<std::string> columns;  // empty: as the file has them
   std::string label;
-  std::vector<std::string> classes;
+  std::vector<std::string> classes;  // none: the label is a number
+  float label_scale = 1;
+  float label_offset = 0;
   std::vector<std::string> ignored;
   std::vector<float> scale = {1};  // one, or one a column
   std::vector<float> offset = {0};
@@ -44,8 +48,10 @@ struct DataSchema {
   bool skip_bad_rows = false;
 
   bool names_columns() const { return !columns.empty(); }
-  // Errors: kInvalidArgument where a model of so many inputs and classes can't take such rows.
-  Status check_model(uint64_t input_features, uint32_t class_count) const;
+  bool label_is_number() const { return names_columns() && classes.empty(); }
+  // Errors: kInvalidArgument where a model of so many inputs and classes (0: it gives numbers)
+  // can't take such rows.
+  Status check_model(uint64_t input_features, uint32_t class_count, uint32_t output_count) const;
 };
 
 // The table [data] of a run; other tables are left to other readers. Errors: kInvalidArgument with

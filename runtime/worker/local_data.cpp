@@ -1,5 +1,7 @@
 #include "runtime/worker/local_data.h"
 
+#include <algorithm>
+
 #include "runtime/base/log.h"
 #include "runtime/data/reader.h"
 
@@ -19,13 +21,16 @@ Status read_rows(const DataSchema* schema, LocalData* data) {
   PACELINE_ASSIGN(data->dataset, read_dataset(source.data_file, read));
   Dataset& dataset = data->dataset;
   if (source.has_shard) {
+    // Rows that are labelled with numbers are dealt out as if of one class.
+    const std::vector<int32_t> alike(dataset.numbers().size());
+    const std::span<const int32_t> labels = alike.empty() ? dataset.labels() : alike;
     PACELINE_ASSIGN(std::vector<uint32_t> rows,
-                    shard_rows(dataset.labels(), dataset.class_count(), source.shard));
+                    shard_rows(labels, std::max(dataset.class_count(), 1u), source.shard));
     dataset.keep(rows);
   }
   if (dataset.row_count() == 0)
     return fail(Code::kInvalidArgument, "%s: no rows to train on", source.data_file.c_str());
-  if (dataset.labels().empty())
+  if (!dataset.has_labels())
     return fail(Code::kInvalidArgument, "%s: no labels; give --labels FILE or --label-column NAME",
                 source.data_file.c_str());
   data->split = split_hold_out(dataset.row_count());
@@ -61,6 +66,7 @@ Status apply_schema(const DataSchema& schema, LocalData* data) {
     return fail(Code::kInvalidArgument, "the run scales %zu columns, the rows have %zu",
                 schema.scale.size(), features);
   data->dataset.set_scaling(schema.scale, schema.offset);
+  data->dataset.set_number_scaling(schema.label_scale, schema.label_offset);
   return {};
 }
 

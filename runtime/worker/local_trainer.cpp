@@ -22,6 +22,7 @@ class DatasetTrainer final : public LocalTrainer {
     batch_rows_.resize(batch);
     features_.resize(batch * data_->dataset.feature_count());
     labels_.resize(batch);
+    targets_.resize(batch);
     shuffle();
     const std::vector<uint32_t>& held_out = data_->split.held_out;
     const size_t evaluated = std::min(held_out.size(), kEvaluatedRowsMax);
@@ -43,7 +44,7 @@ class DatasetTrainer final : public LocalTrainer {
       batch_rows_[i] = rows_[next_++];
     }
     gather(std::span(batch_rows_).first(count));
-    return trainer_->gradient(parameters, features(count), labels(count), gradient);
+    return trainer_->gradient(parameters, features(count), targets(count), gradient);
   }
 
   Result<EvaluationCounts> evaluate(std::span<const float> parameters) override {
@@ -51,7 +52,7 @@ class DatasetTrainer final : public LocalTrainer {
     for (size_t begin = 0; begin < evaluated_.size(); begin += batch_rows_.size()) {
       const size_t count = std::min(batch_rows_.size(), evaluated_.size() - begin);
       gather(std::span(evaluated_).subspan(begin, count));
-      PACELINE_TRY(trainer_->evaluate(parameters, features(count), labels(count), &counts));
+      PACELINE_TRY(trainer_->evaluate(parameters, features(count), targets(count), &counts));
     }
     return counts;
   }
@@ -73,12 +74,17 @@ class DatasetTrainer final : public LocalTrainer {
   void gather(std::span<const uint32_t> rows) {
     data_->dataset.gather(rows, std::span(features_).first(rows.size() * width()),
                           std::span(labels_).first(rows.size()));
+    if (has_numbers()) data_->dataset.gather_targets(rows, std::span(targets_).first(rows.size()));
   }
   size_t width() const { return data_->dataset.feature_count(); }
   std::span<const float> features(size_t count) const {
     return std::span(features_).first(count * width());
   }
-  std::span<const int32_t> labels(size_t count) const { return std::span(labels_).first(count); }
+  bool has_numbers() const { return !data_->dataset.numbers().empty(); }
+  Targets targets(size_t count) const {
+    if (has_numbers()) return std::span(targets_).first(count);
+    return std::span(labels_).first(count);
+  }
 
   std::shared_ptr<LocalData> data_;
   std::unique_ptr<Trainer> trainer_;
@@ -91,6 +97,7 @@ class DatasetTrainer final : public LocalTrainer {
   std::vector<uint32_t> batch_rows_;
   std::vector<float> features_;
   std::vector<int32_t> labels_;
+  std::vector<float> targets_;
 };
 
 }  // namespace
@@ -109,7 +116,7 @@ LocalRunFactory make_local_run_factory(std::shared_ptr<LocalData> data, std::str
     PACELINE_ASSIGN(run.spec, parse_run(text));
     PACELINE_ASSIGN(const DataSchema schema, parse_data_schema(text));
     const ModelSpec& model = run.spec.model;
-    PACELINE_TRY(schema.check_model(model.input_features(), model.class_count));
+    PACELINE_TRY(schema.check_model(model.input_features(), model.class_count, model.output_count));
     PACELINE_TRY(apply_schema(schema, data.get()));
     const Dataset& dataset = data->dataset;
     if (dataset.feature_count() != model.input_features())

@@ -60,7 +60,8 @@ struct PredictCommand {
 
 CLI::App* add_predict(CLI::App& app, PredictCommand* predict) {
   CLI::App* command = app.add_subcommand(
-      "predict", "what a trained model says of rows: label, probability and time; needs no server");
+      "predict",
+      "what a trained model says of rows: label and probability, or number; needs no server");
   PredictOptions* options = &predict->options;
   CLI::Option* model = command->add_option("--model", options->model_file, "model.safetensors");
   command

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -67,11 +68,11 @@ Result<Model> load_model(const PredictOptions& options) {
     PACELINE_ASSIGN(model.run, parse_run(text));
     PACELINE_ASSIGN(model.schema, parse_data_schema(text));
     if (!model.schema.names_columns())
-      return fail(
-          Code::kInvalidArgument,
-          "its [data] names no columns, label and classes, so nobody knows what the model's "
-          "inputs are; add them to a copy of the run and give it with --run");
-    return model.schema.check_model(model.run.model.input_features(), model.run.model.class_count);
+      return fail(Code::kInvalidArgument,
+                  "its [data] names no columns and no label, so nobody knows what the model's "
+                  "inputs are; add them to a copy of the run and give it with --run");
+    const ModelSpec& net = model.run.model;
+    return model.schema.check_model(net.input_features(), net.class_count, net.output_count);
   };
   if (const Status status = read(); !status.ok()) return fail_in(source, status);
   Result<std::vector<float>> parameters = file->parameters(model.run.model.layout);
@@ -160,10 +161,36 @@ std::string csv_cell(const std::string& text) {
 
 struct Answer {
   size_t line = 0;
+  double micros = 0;
+  // Of classes.
   int32_t label = 0;
   float probability = 0;
-  double micros = 0;
   std::optional<int32_t> truth;
+  // Of numbers, in the label's units.
+  double value = 0;
+  std::optional<float> true_value;
+};
+
+// How far answers that are numbers are off, in the label's units.
+class NumberScore {
+ public:
+  void add(double value, double truth) {
+    ++count_;
+    squares_ += (value - truth) * (value - truth);
+    // Welford's way: one pass, and exact enough where the mean is far from 0.
+    const double from_mean = truth - mean_;
+    mean_ += from_mean / static_cast<double>(count_);
+    spread_ += from_mean * (truth - mean_);
+  }
+  size_t count() const { return count_; }
+  double rmse() const { return std::sqrt(squares_ / static_cast<double>(count_)); }
+  // The share of the rows' own variance that the answers explain; below 0 where their mean is
+  // better.
+  double r2() const { return spread_ > 0 ? 1 - squares_ / spread_ : 0; }
+
+ private:
+  size_t count_ = 0;
+  double squares_ = 0, mean_ = 0, spread_ = 0;
 };
 
 std::string shown_name(const PredictOptions& options) {
@@ -179,7 +206,7 @@ class Predictor {
         model_(std::move(model)),
         trainer_(std::move(trainer)),
         classes_(model_.schema.classes),
-        probabilities_(model_.schema.classes.size()) {}
+        outputs_(model_.run.model.output_count) {}
 
   Status run(RowStream* stream) {
     PACELINE_ASSIGN(const TableHeader header, stream->header());
@@ -191,8 +218,8 @@ class Predictor {
     RowReader rows(std::move(columns), stream->separator(), &model_.schema, false);
     has_truth_ = rows.has_label();
     if (!options_.json)
-      output_.answer(has_truth_ ? "line,label,probability,us,truth\n"
-                                : "line,label,probability,us\n");
+      output_.answer(std::string(numbers() ? "line,value,us" : "line,label,probability,us") +
+                     (has_truth_ ? ",truth\n" : "\n"));
     CsvRecord record;
     std::vector<float> features(rows.feature_count());
     for (;;) {
@@ -223,21 +250,35 @@ class Predictor {
     for (size_t i = 0; i < features.size(); ++i)
       features[i] =
           features[i] * scale[scale.size() == 1 ? 0 : i] + offset[offset.size() == 1 ? 0 : i];
-    PACELINE_TRY(trainer_->predict(model_.parameters, features, probabilities_));
+    PACELINE_TRY(trainer_->predict(model_.parameters, features, outputs_));
     const auto end = std::chrono::steady_clock::now();
     answer.micros = std::chrono::duration<double, std::micro>(end - begin).count();
-    const auto best = std::ranges::max_element(probabilities_);
-    answer.label = static_cast<int32_t>(best - probabilities_.begin());
-    answer.probability = *best;
-    if (has_truth_) {
-      answer.truth = classes_.find(rows.label(record));
-      if (answer.truth) {
-        ++judged_count_;
-        right_count_ += *answer.truth == answer.label;
-      }
-    }
+    if (numbers())
+      take_number(rows, &answer);
+    else
+      take_class(record, rows, &answer);
     output_.answer(options_.json ? json_line(answer) : csv_line(answer));
     return {};
+  }
+
+  bool numbers() const { return model_.schema.label_is_number(); }
+
+  void take_class(const CsvRecord& record, const RowReader& rows, Answer* answer) {
+    const auto best = std::ranges::max_element(outputs_);
+    answer->label = static_cast<int32_t>(best - outputs_.begin());
+    answer->probability = *best;
+    if (has_truth_) answer->truth = classes_.find(rows.label(record));
+    if (!answer->truth) return;
+    ++judged_count_;
+    right_count_ += *answer->truth == answer->label;
+  }
+
+  void take_number(const RowReader& rows, Answer* answer) {
+    const DataSchema& schema = model_.schema;
+    answer->value = (static_cast<double>(outputs_[0]) - static_cast<double>(schema.label_offset)) /
+                    static_cast<double>(schema.label_scale);
+    if (has_truth_) answer->true_value = rows.label_number();
+    if (answer->true_value) score_.add(answer->value, static_cast<double>(*answer->true_value));
   }
 
   void complain(const std::string& what) {
@@ -250,6 +291,12 @@ class Predictor {
   }
 
   std::string csv_line(const Answer& answer) const {
+    if (numbers()) {
+      std::string line = format_text("%zu,%.6g,%.1f", answer.line, answer.value, answer.micros);
+      if (has_truth_) line += ",";
+      if (answer.true_value) line += format_text("%.6g", static_cast<double>(*answer.true_value));
+      return line + "\n";
+    }
     std::string line =
         format_text("%zu,%s,%.4f,%.1f", answer.line, csv_cell(name(answer.label)).c_str(),
                     static_cast<double>(answer.probability), answer.micros);
@@ -258,6 +305,13 @@ class Predictor {
   }
 
   std::string json_line(const Answer& answer) const {
+    if (numbers()) {
+      std::string line = format_text(R"({"line":%zu,"value":%.6g,"us":%.1f)", answer.line,
+                                     answer.value, answer.micros);
+      if (answer.true_value)
+        line += format_text(",\"truth\":%.6g", static_cast<double>(*answer.true_value));
+      return line + "}\n";
+    }
     std::string line = format_text(R"({"line":%zu,"label":%s,"probability":%.4f,"us":%.1f)",
                                    answer.line, json_quoted(name(answer.label)).c_str(),
                                    static_cast<double>(answer.probability), answer.micros);
@@ -266,6 +320,10 @@ class Predictor {
   }
 
   void finish() const {
+    if (score_.count() > 0)
+      output_.answer(format_text(options_.json ? "{\"rmse\":%.6g,\"r2\":%.4f,\"rows\":%zu}\n"
+                                               : "# rmse %.6g, r2 %.4f: %zu rows\n",
+                                 score_.rmse(), score_.r2(), score_.count()));
     if (judged_count_ == 0) return;
     const double share = static_cast<double>(right_count_) / static_cast<double>(judged_count_);
     output_.answer(options_.json ? format_text("{\"accuracy\":%.4f,\"right\":%zu,\"rows\":%zu}\n",
@@ -279,9 +337,10 @@ class Predictor {
   Model model_;
   std::unique_ptr<Trainer> trainer_;
   ClassList classes_;
-  std::vector<float> probabilities_;
+  std::vector<float> outputs_;  // probabilities, or a number
   bool has_truth_ = false;
   size_t row_count_ = 0, failed_count_ = 0, judged_count_ = 0, right_count_ = 0;
+  NumberScore score_;
 };
 
 }  // namespace
@@ -289,7 +348,7 @@ class Predictor {
 Status predict_rows(const PredictOptions& options, const PredictOutput& output) {
   PACELINE_ASSIGN(Model model, load_model(options));
   PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
-                  make_trainer(model.run.model, 1, options.backend));
+                  make_trainer(model.run.model, 1, options.backend, model.run.training.loss));
   DataFile data(options);
   PACELINE_TRY(data.open());
   RowStream stream([&](std::string* text) { return data.more(text); });

@@ -28,10 +28,11 @@ struct PredictOutput {
   std::function<void(std::string_view line)> complain;  // a whole line, for stderr
 };
 
-// One line a row: its line in the file, the label, its probability, microseconds, and the true
-// label where the file has one; then a last line with the share that was right. A row that can't be
-// read is complained of and the next one taken. Errors: kInvalidArgument, kNotFound or kCorrupt for
-// files that can't be used at all, and, after all rows, where some of them could not be read.
+// One line a row: its line in the file, the label and its probability or a number in the label's
+// units, microseconds, and the truth where the file has it; then a last line with the share that
+// was right, or the root mean square error and R^2. A row that can't be read is complained of and
+// the next one taken. Errors: kInvalidArgument, kNotFound or kCorrupt for files that can't be used
+// at all, and, after all rows, where some of them could not be read.
 Status predict_rows(const PredictOptions& options, const PredictOutput& output);
 
 }  // namespace paceline

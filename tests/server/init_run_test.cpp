@@ -93,17 +93,47 @@ TEST_SUITE("server/init_run") {
     CHECK(site.config().schema.names_columns());
   }
 
-  TEST_CASE("init: a label of many values, an unknown name and a table without one are refused") {
+  TEST_CASE("init: a label of many numbers is predicted, on the scale of the sample") {
+    std::string text = "x,level,state,word\n";
+    for (int i = 0; i < 600; ++i) text += format_text("%d,%d.25,%d,w%d\n", i % 7, i % 97, i % 2, i);
+    Site site(text);
+    site.options.label = "level";
+    REQUIRE(site.error().empty());
+    const ServeConfig config = site.config();
+    CHECK(config.schema.label_is_number());
+    CHECK(config.core.run.model.class_count == 0);
+    CHECK(config.core.run.model.output_count == 1);
+    CHECK(config.core.run.training.loss.kind == LossKind::kMse);
+    double sum = 0, squares = 0;
+    for (int i = 0; i < 600; ++i) {
+      const float number = static_cast<float>(i % 97) + 0.25f;
+      const auto target =
+          static_cast<double>(number * config.schema.label_scale + config.schema.label_offset);
+      sum += target;
+      squares += target * target;
+    }
+    CHECK(sum / 600 == doctest::Approx(0).epsilon(1e-4));
+    CHECK(squares / 600 == doctest::Approx(1).epsilon(1e-4));
+    // Unasked, only where no column holds classes.
+    site.options.force = true;
+    site.options.label = "";
+    REQUIRE(site.error().empty());
+    CHECK_FALSE(site.config().schema.label_is_number());
+    site.options.ignored = {"state", "x"};
+    CHECK(contains(site.error(), "no column besides the label 'level'"));
+    site.options.ignored = {"level", "state", "x"};
+    CHECK(contains(site.error(), "or more than 32 different numbers"));
+    site.options.label = "word";
+    CHECK(contains(site.error(), "more than 256 different values and is no measured number"));
+  }
+
+  TEST_CASE("init: an unknown name and a table without a feature are refused") {
     std::string text = "x,level,state\n";
     for (int i = 0; i < 600; ++i) text += format_text("%d,%d.25,%d\n", i % 7, i % 97, i % 2);
     Site site(text);
-    site.options.label = "level";
-    CHECK(contains(site.error(), "'level' has 97 different values; a run learns classes"));
     site.options.label = "stat";
     CHECK(contains(site.error(), "no column is named 'stat'; did you mean 'state'?"));
     site.options.label = "";
-    site.options.ignored = {"state", "x"};
-    CHECK(contains(site.error(), "predicting a number is not supported yet"));
     site.options.ignored = {"level", "x"};
     CHECK(contains(site.error(), "no column besides the label 'state'"));
   }

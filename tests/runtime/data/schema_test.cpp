@@ -77,17 +77,23 @@ TEST_SUITE("data/schema") {
     const DataSchema schema = schema_of(kWhole);
     CHECK(schema.columns == std::vector<std::string>{"ax", "sound"});
     CHECK(schema.scale == std::vector<float>{2, 0.5f});
-    CHECK(schema.check_model(2, 3).ok());
-    CHECK(contains(schema.check_model(3, 3).message(), "names 2 columns, but model.input has 3"));
-    CHECK(contains(schema.check_model(2, 4).message(), "names 3 classes, but model.classes is 4"));
+    CHECK(schema.check_model(2, 3, 3).ok());
+    CHECK(
+        contains(schema.check_model(3, 3, 3).message(), "names 2 columns, but model.input has 3"));
+    CHECK(
+        contains(schema.check_model(2, 4, 4).message(), "names 3 classes, but model.classes is 4"));
     const DataSchema old = schema_of("[data]\nscale = 0.5\n");
     CHECK_FALSE(old.names_columns());
     CHECK(old.scale == std::vector<float>{0.5f});
-    CHECK(old.check_model(784, 10).ok());
+    CHECK(old.check_model(784, 10, 10).ok());
   }
 
   TEST_CASE("parse: what can't be meant is refused with the key and the fix") {
-    CHECK(contains(error_of("[data]\ncolumns = [\"a\"]\n"), "give all three or none"));
+    CHECK(
+        contains(error_of("[data]\ncolumns = [\"a\"]\n"), "give all three, or columns and label"));
+    CHECK(contains(error_of(std::string(kWhole) + "label_scale = 2\n"), "are of numbers"));
+    CHECK(contains(error_of("[data]\ncolumns = [\"a\"]\nlabel = \"y\"\nlabel_scale = 0\n"),
+                   "data.label_scale is 0"));
     CHECK(contains(error_of("[data]\nmissing = \"skip\"\n"), "give columns, label and"));
     CHECK(contains(error_of("[data]\nscale = [1, 2]\n"), "data.scale has 2 numbers; give one"));
     CHECK(contains(error_of("[data]\nscal = 1\n"), "did you mean 'scale'?"));
@@ -104,6 +110,40 @@ TEST_SUITE("data/schema") {
     CHECK(contains(error_of(head + "columns = [\"a\"]\nscale = [0]\noffset = [0]\n"
                                    "missing = \"mean\"\n"),
                    "data.scale of 'a' is 0"));
+  }
+
+  TEST_CASE("read: without classes the label is a number, scaled when it is gathered") {
+    const DataSchema schema = schema_of(
+        "[data]\ncolumns = [\"a\", \"b\"]\nlabel = \"co\"\nlabel_scale = 0.5\n"
+        "label_offset = -3\nmissing = \"mean\"\nscale = [1, 1]\noffset = [0, 0]\n"
+        "missing_values = [\"-200\"]\nbad_rows = \"skip\"\n");
+    CHECK(schema.label_is_number());
+    CHECK(schema.check_model(2, 0, 1).ok());
+    CHECK(contains(schema.check_model(2, 0, 2).message(), "one label, but model.outputs is 2"));
+    CHECK(contains(schema.check_model(2, 3, 3).message(),
+                   "names no classes, but model.classes is 3"));
+    CHECK(
+        contains(schema_of(kWhole).check_model(2, 0, 1).message(), "but the model gives numbers"));
+    CHECK(contains(DataSchema().check_model(2, 0, 1).message(),
+                   "needs [data] with columns and label"));
+    const Board board;
+    // The mean stands for a feature that is missing, never for a label.
+    Dataset dataset = board.ok(schema, "co;a;b\n1,5;1;2\n-200,0;3;4\nmuch;5;6\n;5;6\n-4;-200;8\n");
+    CHECK(dataset.row_count() == 2);
+    CHECK(dataset.labels().empty());
+    CHECK(dataset.class_count() == 0);
+    CHECK(std::vector<float>(dataset.numbers().begin(), dataset.numbers().end()) ==
+          std::vector<float>{1.5f, -4});
+    CHECK(notes_say(dataset, "rows with a missing value, skipped: 1 (the first: row 2 (line 3)"));
+    CHECK(notes_say(dataset, "'much' is not a number, as the label of this run is"));
+    dataset.set_number_scaling(schema.label_scale, schema.label_offset);
+    std::vector<float> targets(2);
+    dataset.gather_targets(std::vector<uint32_t>{1, 0}, targets);
+    CHECK(targets == std::vector<float>{-5, -2.25f});
+    dataset.keep(std::vector<uint32_t>{1});
+    dataset.gather_targets(std::vector<uint32_t>{0}, std::span(targets).first(1));
+    CHECK(targets[0] == -5);
+    CHECK(contains(board.error(schema, "co,a,b\noff,1,2\n"), "none of 1 rows can be used"));
   }
 
   TEST_CASE("read: any order of columns, extra ones and any subset of classes count alike") {
