@@ -46,17 +46,6 @@ bool write_all(int descriptor, ByteSpan bytes) {
   return true;
 }
 
-// Makes a rename in the folder of `path` survive power loss.
-Status sync_folder(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  File file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.get() < 0) return system_error("open folder", folder);
-  // Some file systems have no sync for folders and say EINVAL: nothing more can be done there.
-  if (::fsync(file.get()) != 0 && errno != EINVAL) return system_error("sync folder", folder);
-  return Status();
-}
-
 Status write_and_sync(const std::string& path, ByteSpan bytes, FileAccess access) {
   const mode_t mode = access == FileAccess::kOwner ? 0600 : 0666;
   File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode));
@@ -71,6 +60,16 @@ Status write_and_sync(const std::string& path, ByteSpan bytes, FileAccess access
 }
 
 }  // namespace
+
+Status sync_folder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  File file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0) return system_error("open folder", folder);
+  // Some file systems have no sync for folders and say EINVAL: nothing more can be done there.
+  if (::fsync(file.get()) != 0 && errno != EINVAL) return system_error("sync folder", folder);
+  return Status();
+}
 
 Result<Bytes> read_file(const std::string& path, uint64_t bytes_max) {
   File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -19,6 +19,9 @@ enum class FileAccess { kEverybody, kOwner };
 // than that is held; kIo.
 Result<Bytes> read_file(const std::string& path, uint64_t bytes_max);
 
+// Makes a name that was put into the folder of `path` survive a power cut. Errors: kIo, kNotFound.
+Status sync_folder(const std::string& path);
+
 // Replaces `path` by a file with `bytes`: written to `path`.partial, synced, renamed, folder
 // synced. When it returns ok the file survives power loss; when it fails the old file is as it was.
 // The caller keeps two writers of one path apart. Errors: kNotFound where the folder is missing;

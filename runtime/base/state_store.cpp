@@ -37,14 +37,9 @@ Bytes header(uint64_t serial, bool exact, uint64_t length, uint32_t checksum) {
   return out.take();
 }
 
-struct File {
-  uint64_t serial = 0;
-  StateStore::Found found;
-};
-
-Result<File> parse(const Bytes& bytes) {
+Result<StateStore::Found> parse(const Bytes& bytes) {
   ByteReader in(bytes);
-  File file;
+  StateStore::Found file;
   PACELINE_ASSIGN(const uint32_t magic, in.get<uint32_t>());
   PACELINE_ASSIGN(const uint32_t version, in.get<uint32_t>());
   PACELINE_ASSIGN(file.serial, in.get<uint64_t>());
@@ -59,8 +54,8 @@ Result<File> parse(const Bytes& bytes) {
   PACELINE_ASSIGN(const ByteSpan state, in.get_bytes(in.left()));
   const uint32_t sum = crc32c(state, crc32c(header(file.serial, exact == 1, length, 0)));
   if (sum != checksum) return fail(Code::kCorrupt, "its checksum is %08x, not %08x", sum, checksum);
-  file.found.state.assign(state.begin(), state.end());
-  file.found.exact = exact == 1;
+  file.state.assign(state.begin(), state.end());
+  file.exact = exact == 1;
   return file;
 }
 
@@ -112,8 +107,16 @@ std::string StateStore::path(uint64_t serial) const {
   return folder_ + "/" + name_ + (serial % 2 == 0 ? ".a" : ".b");
 }
 
+Result<StateStore::Found> StateStore::read(const std::string& path) {
+  PACELINE_ASSIGN(const Bytes bytes, read_file(path, kStateBytesMax));
+  Result<Found> found = parse(bytes);
+  if (!found)
+    return fail(found.error().code(), "%s: %s", path.c_str(), found.error().message().c_str());
+  return found;
+}
+
 Result<std::optional<StateStore::Found>> StateStore::load() {
-  std::optional<File> newest;
+  std::optional<Found> newest;
   bool broken = false;
   for (uint64_t slot = 0; slot < 2; ++slot) {
     const std::string file_path = path(slot);
@@ -122,7 +125,7 @@ Result<std::optional<StateStore::Found>> StateStore::load() {
       if (bytes.error().code() == Code::kNotFound) continue;
       return fail(std::move(bytes).error());
     }
-    Result<File> file = parse(*bytes);
+    Result<Found> file = parse(*bytes);
     if (!file) {
       broken = true;
       put_aside(file_path, file.error().message().c_str());
@@ -133,7 +136,7 @@ Result<std::optional<StateStore::Found>> StateStore::load() {
   if (!newest && broken) return fail(Code::kCorrupt, "%s: no whole state is left", folder_.c_str());
   if (!newest) return std::optional<Found>();
   serial_ = newest->serial;
-  return std::optional<Found>(std::move(newest->found));
+  return newest;
 }
 
 Status StateStore::save(ByteSpan state, bool exact) {

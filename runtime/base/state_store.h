@@ -5,6 +5,7 @@
 // other one serves. What the bytes mean is the owner's business.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,7 +19,8 @@ class StateStore {
  public:
   struct Found {
     Bytes state;
-    bool exact = false;  // the last words of a life that ended in order
+    bool exact = false;   // the last words of a life that ended in order
+    uint64_t serial = 0;  // rises with each state
   };
 
   // Makes the folder where it is missing and holds a lock on it: one program per folder.
@@ -33,6 +35,16 @@ class StateStore {
   // which are set aside; kIo.
   Result<std::optional<Found>> load();
 
+  // One file, without a lock and as it is. Errors: kNotFound; kCorrupt; kIo.
+  static Result<Found> read(const std::string& path);
+
+  // Of the newest written or loaded; 0: none yet.
+  uint64_t serial() const { return serial_; }
+  // The next state's number is above this one, too.
+  void skip_to(uint64_t serial) { serial_ = std::max(serial_, serial); }
+  // Where the state of this number is, or was.
+  std::string path(uint64_t serial) const;
+
   // Durable when it returns ok. Errors: kIo; the older generation is then as it was.
   Status save(ByteSpan state, bool exact);
 
@@ -42,12 +54,11 @@ class StateStore {
  private:
   StateStore(std::string folder, std::string name, int lock)
       : folder_(std::move(folder)), name_(std::move(name)), lock_(lock) {}
-  std::string path(uint64_t serial) const;
 
   std::string folder_;
   std::string name_;
   int lock_ = -1;
-  uint64_t serial_ = 0;  // of the newest written or loaded
+  uint64_t serial_ = 0;
 };
 
 }  // namespace paceline
