@@ -33,7 +33,9 @@ struct HeldUpdate {
   std::vector<Bytes> chunks;       // none: the worker's step was not finite; counts with weight 0
   std::vector<PayloadView> views;  // of `chunks`, verified
   uint32_t steps = 0;
-  float clip = 1;  // factor that the norm rule puts on it
+  uint64_t waited_us = 0;  // as its exchange said
+  bool granted = false;    // its worker has its answer, and will not send it again
+  float clip = 1;          // factor that the norm rule puts on it
 };
 
 struct Parked {
@@ -75,11 +77,12 @@ struct Member {
   uint64_t held_out_rows = 0;
   float weight = 0;  // bf16, of the present membership epoch
 
-  bool eligible = false;  // has reported a step or a push since it last missed a deadline
-  bool counted = false;   // a member of the open round
-  bool ready = false;     // has its minimum of the open round
-  bool left = false;      // said goodbye
-  bool copied = false;    // its key is at work twice: neither may
+  bool eligible = false;    // has reported a step or a push since it last missed a deadline
+  bool counted = false;     // a member of the open round
+  bool ready = false;       // has its minimum of the open round
+  bool left = false;        // said goodbye
+  bool unrecorded = false;  // something that outlives the server has changed
+  bool copied = false;      // its key is at work twice: neither may
   Rival rival;
   bool awaited = false;      // of an earlier life of this server, not heard of in this one
   uint64_t clock = 0;        // finished iterations, as the pace counts them

@@ -11,7 +11,8 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kStateMagic = 0x534C4350;  // "PCLS"; for ever
-constexpr uint32_t kStateVersion = 3;         // 2: who has left; 3: how codecs are chosen
+// 2: who has left; 3: how codecs are chosen; 4: what leavers left behind
+constexpr uint32_t kStateVersion = 4;
 
 DirectorOptions director_options(const ServerOptions& options, bool elastic) {
   DirectorOptions result;
@@ -101,6 +102,7 @@ void ServerCore::on_request(RequestToken token, const std::string& peer_identity
   } else if (Member* member = member_of(envelope.session);
              member != nullptr && (peer_identity.empty() || peer_identity == member->name)) {
     member->last_seen = now;
+    member->unrecorded = true;
     if (const auto* push = std::get_if<Push>(&message)) {
       on_push(*member, token, *push);
     } else if (const auto* ready = std::get_if<Ready>(&message)) {
@@ -196,24 +198,12 @@ Bytes ServerCore::save() const {
   out.put_bytes(std::as_bytes(std::span(master_)));
   out.put_bytes(std::as_bytes(std::span(published_)));
   out.put(static_cast<uint32_t>(members_.size()));
-  for (const Member& member : members_) {
-    out.put_text(member.name);
-    out.put(member.incarnation);
-    out.put(member.last_settled);
-    out.put(static_cast<uint8_t>(member.verdict));
-    out.put(static_cast<uint8_t>(member.left));
-    out.put(static_cast<uint8_t>(member.refusal));
-    out.put(member.next_sequence);
-    out.put(member.clock);
-    out.put(member.steps);
-    out.put(member.exchanges);
-    out.put(member.waited_us);
-  }
+  for (const Member& member : members_) put_member(&out, member);
   director_.save(&out);
   return out.take();
 }
 
-Status ServerCore::restore(ByteSpan state, bool exact) {
+Status ServerCore::load(ByteSpan state) {
   ByteReader in(state);
   PACELINE_ASSIGN(const uint32_t magic, in.get<uint32_t>());
   PACELINE_ASSIGN(const uint32_t version, in.get<uint32_t>());
@@ -241,37 +231,13 @@ Status ServerCore::restore(ByteSpan state, bool exact) {
   }
   PACELINE_ASSIGN(const uint32_t count, in.get<uint32_t>());
   if (count > kWorkersMax) return fail(Code::kCorrupt, "%u workers", count);
-  for (uint32_t i = 0; i < count; ++i) {
-    PACELINE_ASSIGN(std::string name, in.get_text(kNameBytesMax));
-    Member& member = member_named(name);
-    if (member.id != i) return fail(Code::kCorrupt, "worker '%s' has another place", name.c_str());
-    PACELINE_ASSIGN(member.incarnation, in.get<uint64_t>());
-    PACELINE_ASSIGN(member.last_settled, in.get<uint64_t>());
-    PACELINE_ASSIGN(const uint8_t verdict, in.get<uint8_t>());
-    if (verdict > static_cast<uint8_t>(Verdict::kRefused)) return fail(Code::kCorrupt, "a verdict");
-    member.verdict = static_cast<Verdict>(verdict);
-    PACELINE_ASSIGN(const uint8_t left, in.get<uint8_t>());
-    if (left > 1) return fail(Code::kCorrupt, "whether worker '%s' has left", name.c_str());
-    member.left = left == 1;
-    member.awaited = !member.left;
-    PACELINE_ASSIGN(const uint8_t refusal, in.get<uint8_t>());
-    if (refusal > static_cast<uint8_t>(RefusalClass::kNotAllowed))
-      return fail(Code::kCorrupt, "a refusal");
-    member.refusal = static_cast<RefusalClass>(refusal);
-    PACELINE_ASSIGN(member.next_sequence, in.get<uint64_t>());
-    PACELINE_ASSIGN(member.clock, in.get<uint64_t>());
-    PACELINE_ASSIGN(member.steps, in.get<uint64_t>());
-    PACELINE_ASSIGN(member.exchanges, in.get<uint64_t>());
-    PACELINE_ASSIGN(member.waited_us, in.get<uint64_t>());
-  }
+  for (uint32_t i = 0; i < count; ++i) PACELINE_TRY(load_member(&in, i));
   PACELINE_TRY(director_.restore(&in));
-  if (!exact) ++generation_;
   checksum_ = model_checksum(published_);
   published_version_ = version_;
   deltas_.clear();
   delta_bytes_ = 0;
   key_frames_.clear();
-  compose_directive();
   return {};
 }
 

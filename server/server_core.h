@@ -24,6 +24,7 @@
 #include "server/director.h"
 #include "server/member.h"
 #include "server/round_comparison.h"
+#include "server/server_record.h"
 
 namespace paceline {
 
@@ -48,6 +49,7 @@ struct ServerOptions {
   std::vector<std::string> fleet;          // names whose ids are their places in this list
   uint64_t session_seed = 1;               // from the system's random source in a daemon
   bool durable = false;                    // what Granted says
+  Recording recording = Recording::kOff;   // what take_record() gives
 };
 
 // Sees every update that is applied, for checkers and tests.
@@ -75,8 +77,25 @@ class ServerCore {
   // Goes on from save()d bytes. `exact`: they are the last state of a life that ended in order;
   // otherwise the generation rises. Errors: kCorrupt, kInvalidArgument if they belong to another
   // run.
-  Status restore(ByteSpan state, bool exact);
+  Status restore(ByteSpan state, bool exact) {
+    PACELINE_TRY(load(state));
+    if (!exact) raise_generation();
+    resume();
+    return {};
+  }
   Bytes save() const;
+
+  // The same in steps, for a life that has left records behind its state: load(), redo() each in
+  // order, and resume() before the first event. In between save() gives what the life before had
+  // when it gave the record. Errors: kCorrupt; the core is then not to be used.
+  Status load(ByteSpan state);
+  Status redo(ByteSpan record);
+  // What came after is lost in part.
+  void raise_generation() { ++generation_; }
+  void resume();
+  // What has happened since the last one, if it must outlive this server before anybody is told of
+  // it; else empty. To be taken after each event. `everything`: also what nobody depends on.
+  Bytes take_record(bool everything = false);
 
   // Events.
   void on_request(RequestToken token, const std::string& peer_identity, const Envelope& envelope,
@@ -88,6 +107,8 @@ class ServerCore {
   void finish(TimeUs now);
   // Before the last save() of a life: what was granted is in the state.
   void suspend() { apply_leavers(); }
+  // From now on what is granted survives a crash, or does not.
+  void set_durable(bool durable) { options_.durable = durable; }
   // Share of the planned run that is done, for the schedule of the rate and the dense end.
   void set_progress(double progress) { progress_ = progress; }
 
@@ -179,6 +200,8 @@ class ServerCore {
   void gather_payloads(std::span<Member* const> contributors);
   void apply_updates(std::span<Member* const> contributors, float divisor, float keep);
   float apply_by_rule(std::span<Member* const> contributors, float keep);
+  void move_master(float divisor, float keep);
+  void decay(float keep);
   void settle(std::span<Member* const> contributors);
   void close_at_once(std::span<Member* const> contributors, float divisor, CodecId codec);
   void measure_round(std::span<Member* const> contributors, TimeUs now);
@@ -199,6 +222,14 @@ class ServerCore {
   void release();
   void grant(Member& member, RequestToken token);
   void compose_directive();
+
+  // server_recording.cpp: what outlives this server.
+  void note_move(const ModelMove& move);
+  void note_applied(std::span<Member* const> contributors, float divisor, float keep,
+                    bool by_rule = false);
+  Status redo(const ModelMove& move);
+  Status redo_apply(const ModelMove& move);
+  Status load_member(ByteReader* in, uint32_t id);
 
   // server_content.cpp: what codecs keep back is measured.
   void note_update(Member& member, const Exchange& exchange);
@@ -273,6 +304,12 @@ class ServerCore {
   std::optional<FleetEvaluation> last_evaluation_;
   uint64_t evaluation_count_ = 0;
   std::vector<Reply> replies_;
+
+  // Since the last record.
+  bool must_record_ = false;
+  ByteWriter moves_;
+  uint32_t move_count_ = 0;
+  Bytes recorded_director_;
 };
 
 }  // namespace paceline

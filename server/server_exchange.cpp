@@ -103,7 +103,11 @@ void ServerCore::on_exchange(Member& member, RequestToken token, const Exchange&
                  member.session);
   const bool held = member.held && member.held->sequence == sequence;
   if (!settled && !held && !commit(member, token, exchange, now)) return;
-  if (exchange.leaving) return grant(member, token);
+  if (exchange.leaving) {
+    // Its update waits for a close, and it does not wait for that.
+    if (member.held) member.held->granted = must_record_ = true;
+    return grant(member, token);
+  }
   park(member.exchange, token, member.session, now);
 }
 
@@ -156,6 +160,7 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
   update.sequence = exchange.sequence;
   update.base_publication = exchange.base_publication;
   update.steps = exchange.steps;
+  update.waited_us = exchange.waited_us;
   if (exchange.chunk_count > 0) {
     Staging& staging = member.staging;
     Missing missing{exchange.sequence, {}};
@@ -215,7 +220,9 @@ void ServerCore::refuse(Member& member, RequestToken token, Refused refused) {
     log_info("worker %s: update %llu refused: %s%s", member.name.c_str(),
              static_cast<unsigned long long>(refused.sequence), refused.reason.c_str(),
              more->c_str());
+  member.unrecorded = true;
   if (refused.sequence > member.last_settled) {
+    must_record_ = true;
     member.last_settled = refused.sequence;
     member.verdict = Verdict::kRefused;
     member.refusal = refused.refusal;

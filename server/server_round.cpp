@@ -118,7 +118,7 @@ void ServerCore::apply_held(TimeUs now) {
 void ServerCore::apply_leavers() {
   std::vector<Member*> leavers;
   for (Member& member : members_)
-    if (member.left && member.held) leavers.push_back(&member);
+    if (member.held && (member.left || member.held->granted)) leavers.push_back(&member);
   judge_norms(leavers);
   std::erase_if(leavers, [](const Member* member) { return !member->held; });
   if (leavers.empty()) return;
@@ -156,13 +156,25 @@ void ServerCore::gather_payloads(std::span<Member* const> contributors) {
 
 void ServerCore::apply_updates(std::span<Member* const> contributors, float divisor, float keep) {
   gather_payloads(contributors);
+  move_master(divisor, keep);
+  note_applied(contributors, divisor, keep);
+  settle(contributors);
+}
+
+// By what is in payloads_.
+void ServerCore::move_master(float divisor, float keep) {
   if (payloads_.empty()) std::ranges::fill(sum_, 0.0f);
   const size_t workers = payloads_.size() / layout().chunk_count();
   for (uint32_t chunk = 0; workers > 0 && chunk < layout().chunk_count(); ++chunk)
     sum_payloads(layout(), chunk, std::span(payloads_).subspan(chunk * workers, workers),
                  options_.run.training.seed, sum_);
   if (workers > 0 && divisor > 0) apply_mean(sum_, divisor, keep, master_);
-  settle(contributors);
+}
+
+void ServerCore::decay(float keep) {
+  if (keep != 1.0f)
+    for (float& value : master_) value *= keep;
+  flush_small(master_);
 }
 
 // By the run's rule instead of by weight; returns the divisor of sum_.
@@ -182,6 +194,7 @@ float ServerCore::apply_by_rule(std::span<Member* const> contributors, float kee
                static_cast<unsigned long long>(member.exchanges), more->c_str());
   }
   apply_mean(sum_, divisor, keep, master_);
+  note_applied(contributors, divisor, keep, true);
   settle(contributors);
   return divisor;
 }
@@ -191,6 +204,7 @@ void ServerCore::settle(std::span<Member* const> contributors) {
   ++version_;
   for (Member* member : contributors) {
     if (observer_ != nullptr) observer_->applied(*member, *member->held);
+    member->unrecorded = true;
     // A later one of another life may have been refused meanwhile: what is settled never goes back.
     if (member->held->sequence > member->last_settled) {
       member->last_settled = member->held->sequence;
@@ -323,6 +337,8 @@ void ServerCore::close_at_once(std::span<Member* const> contributors, float divi
   const RoundClose close{payloads_, options_.run.training.seed, divisor, directive_.keep};
   const Status encoded = close_and_publish(layout(), close, codec, next_delta_key(), master_,
                                            published_, sum_, &encoded_);
+  if (!encoded.ok()) master_ = published_;  // it holds anything
+  note_applied(contributors, divisor, directive_.keep);
   settle(contributors);
   finish_evaluations(true);
   look_before_publishing();
@@ -362,6 +378,7 @@ void ServerCore::end_publication(CodecId codec, const Status& encoded) {
     log_error("version %llu is not finite and is dropped: %s",
               static_cast<unsigned long long>(version_), encoded.message().c_str());
     master_ = published_;
+    note_move({.kind = ModelMove::Kind::kDrop, .updates = {}, .master = {}});
     return;
   }
   Delta delta;
@@ -374,6 +391,11 @@ void ServerCore::end_publication(CodecId codec, const Status& encoded) {
   applied_since_publication_ = 0;
   checksum_ = model_checksum(published_);
   delta.checksum = checksum_;
+  note_move({.kind = ModelMove::Kind::kPublish,
+             .updates = {},
+             .master = {},
+             .codec = codec,
+             .checksum = checksum_});
   log_debug("publication %llu checksum %08x", static_cast<unsigned long long>(publication_),
             checksum_);
   look_after_publishing(codec);
@@ -390,9 +412,9 @@ void ServerCore::publish_if_due(TimeUs now) {
   const bool interval_over =
       static_cast<double>(now - last_publication_at_) >= exchange_interval_us_;
   if (!pace_->publishes(table_, applied_since_publication_, interval_over)) return;
-  if (directive_.keep != 1.0f)
-    for (float& value : master_) value *= directive_.keep;
-  flush_small(master_);
+  decay(directive_.keep);
+  note_move(
+      {.kind = ModelMove::Kind::kDecay, .keep = directive_.keep, .updates = {}, .master = {}});
   publish(static_cast<CodecId>(directive_.codec_down));
   last_publication_at_ = now;
   compose_directive();

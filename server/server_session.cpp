@@ -110,6 +110,8 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
              static_cast<unsigned long long>(newest)));
 
   Member& member = member_named(name);
+  member.unrecorded = true;
+  if (is_new) must_record_ = true;  // its place in every sum
   const bool new_life = member.incarnation != hello.incarnation;
   const bool at_work = new_life && !member.left && alive(member, now);
   if (at_work && !peer_identity.empty() && persists(member.rival, hello.incarnation, now)) {
@@ -204,6 +206,7 @@ void ServerCore::cut_off(Member& member, const Status& why) {
   member.held.reset();
   member.ready = false;
   member.left = true;
+  member.unrecorded = must_record_ = true;
 }
 
 void ServerCore::on_heartbeat(Member& member, RequestToken token, const Heartbeat& beat,
@@ -251,7 +254,10 @@ void ServerCore::open_membership(TimeUs now) {
   for (Member& member : members_) {
     const bool counts = may_count(member);
     if (counts != member.counted) changed = true;
-    if (counts && !member.counted) member.clock = member.held ? slowest_begun + 1 : slowest;
+    if (counts && !member.counted) {
+      member.clock = member.held ? slowest_begun + 1 : slowest;
+      member.unrecorded = true;
+    }
     member.counted = counts;
   }
   if (!changed) return;

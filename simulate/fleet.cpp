@@ -136,6 +136,11 @@ Status Fleet::restart_server(ByteSpan state, bool exact) {
   return server_->restore(state, exact);
 }
 
+void Fleet::replace_server(std::unique_ptr<ServerCore> server) {
+  waiting_.clear();
+  server_ = std::move(server);
+}
+
 void Fleet::flush(Agent& agent) {
   for (WorkerCore::Outgoing& out : agent.core->take_outgoing()) {
     if (out.lane == Lane::kExchange) {
@@ -190,8 +195,10 @@ bool Fleet::pump_server() {
     server_->on_timer(now_);
     happened = true;
   }
+  const bool lives = !options_.before_replies || options_.before_replies(*server_);
   for (ServerCore::Reply& reply : server_->take_replies()) {
     happened = true;
+    if (!lives) continue;
     const auto found = waiting_.find(reply.token);
     if (found == waiting_.end()) continue;
     found->second->reply(encode(reply.envelope));

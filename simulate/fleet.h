@@ -64,6 +64,9 @@ struct FleetOptions {
   // Sees each request before the server does, and may change it: a fault that the loopback can't
   // make.
   std::function<void(Envelope*)> tamper;
+  // Sees the server after what came in at one instant, before its replies leave. False: it dies,
+  // and none leaves.
+  std::function<bool(ServerCore&)> before_replies;
   // Replaces the frequency policy that the server options name, for this fleet's first server.
   std::function<std::unique_ptr<Freq>()> make_freq;
 };
@@ -98,6 +101,7 @@ class Fleet {
   void restart_worker(size_t index, Bytes state = {});
   bool runs(size_t index) const { return agents_[index].core != nullptr; }
   Status restart_server(ByteSpan state, bool exact);
+  void replace_server(std::unique_ptr<ServerCore> server);
 
  private:
   struct Agent {

@@ -24,12 +24,19 @@ void Applied::roll_back(const Member& member) {
     rolled_back[member.id].insert(*it);
 }
 
+void Applied::forget(const Member& member) {
+  auto& known = updates[member.id];
+  known.erase(known.upper_bound(member.last_settled), known.end());
+}
+
 Ledger::Ledger(const LedgerPlan& plan) : plan_(plan), chance_(plan.seed, 3) {
   options_ =
       toy_fleet({.workers = kLedgerWorkers, .momentum = plan.momentum, .hidden = kLedgerHidden});
   options_.seed = plan.seed;
   options_.faults = plan.faults;
   options_.unsend = plan.unsend;
+  options_.before_replies = plan.before_replies;
+  options_.server.recording = plan.recording;
   options_.server.pace = plan.pace;
   options_.server.freq = "fixed:2";
   options_.server.codec_up = plan.codec;

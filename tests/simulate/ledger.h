@@ -36,6 +36,8 @@ struct Applied final : ApplyObserver {
   void applied(const Member& member, const HeldUpdate& update) override;
   // What a server that came back from an older state does not know any more.
   void roll_back(const Member& member);
+  // What it never told anybody, and will be sent again.
+  void forget(const Member& member);
 
   const ParameterLayout& layout;
   uint64_t seed;
@@ -52,6 +54,8 @@ struct LedgerPlan {
   double refused = 0;  // share of the exchanges that are made late on their way
   bool unsend = true;
   uint64_t seed = 1;
+  Recording recording = Recording::kOff;
+  std::function<bool(ServerCore&)> before_replies = {};  // as FleetOptions has it
 };
 
 class Ledger {
