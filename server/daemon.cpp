@@ -17,33 +17,35 @@ constexpr TimeUs kFarewellUs = from_ms(10'000);
 constexpr TimeUs kLingerUs = from_ms(500);
 constexpr int kRequestsPerTurn = 64;
 
+RunKeeperOptions keeper_options(const ServeConfig& config) {
+  RunKeeperOptions options;
+  options.folder = config.state_folder;
+  options.journal = config.journal;
+  options.waits_for_disk = config.waits_for_disk;
+  options.snapshot_every_us = from_ms(config.snapshot_ms());
+  return options;
+}
+
+// Says nothing that a crash could make untrue: it names no verdict, no model and no place.
+bool rests_on_nothing(const Message& message) {
+  const auto* refused = std::get_if<Refused>(&message);
+  return std::holds_alternative<Got>(message) || std::holds_alternative<Missing>(message) ||
+         std::holds_alternative<Wait>(message) || std::holds_alternative<HeartbeatReply>(message) ||
+         (refused != nullptr && refused->refusal == RefusalClass::kStaleSession);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ServerDaemon>> ServerDaemon::make(ServeConfig config) {
   std::random_device entropy;
   config.core.session_seed = uint64_t{entropy()} << 32 | entropy();
-  std::optional<StateStore> store;
-  std::optional<StateStore::Found> found;
-  if (!config.state_folder.empty()) {
-    PACELINE_ASSIGN(store, StateStore::open(config.state_folder, "state"));
-    Result<std::optional<StateStore::Found>> loaded = store->load();
-    // Starting afresh over a run that was there is a decision for a person.
-    if (!loaded && loaded.error().code() == Code::kCorrupt)
-      return fail(Code::kCorrupt, "%s; remove the folder to start the run afresh",
-                  loaded.error().message().c_str());
-    PACELINE_ASSIGN(found, std::move(loaded));
-  }
+  if (!config.state_folder.empty()) config.core.recording = config.journal;
   PACELINE_ASSIGN(std::unique_ptr<ServerCore> core, ServerCore::make(config.core));
-  if (found) {
-    if (Status status = core->restore(found->state, found->exact); !status.ok())
-      return fail(status.code(), "%s: %s", config.state_folder.c_str(), status.message().c_str());
-    log_info("going on from %s: generation %llu, publication %llu%s", config.state_folder.c_str(),
-             static_cast<unsigned long long>(core->generation()),
-             static_cast<unsigned long long>(core->publication()),
-             found->exact ? "" : " (the last life did not end in order)");
+  std::unique_ptr<RunKeeper> keeper;
+  if (!config.state_folder.empty()) {
+    PACELINE_ASSIGN(keeper, RunKeeper::open(keeper_options(config)));
+    PACELINE_TRY(keeper->begin(core.get()));
   }
-  // Before anything is granted: this life's state is not exact until it ends in order.
-  if (store) PACELINE_TRY(store->save(core->save(), false));
   ListenOptions listen;
   listen.address = config.listen;
   std::unique_ptr<Gate> gate;
@@ -54,16 +56,16 @@ Result<std::unique_ptr<ServerDaemon>> ServerDaemon::make(ServeConfig config) {
   PACELINE_ASSIGN(std::unique_ptr<Listener> listener, listen_nng(listen));
   if (gate) gate->set_port(port_of(listener->address()));
   return std::unique_ptr<ServerDaemon>(new ServerDaemon(
-      std::move(config), std::move(core), std::move(listener), std::move(store), std::move(gate)));
+      std::move(config), std::move(core), std::move(listener), std::move(keeper), std::move(gate)));
 }
 
 ServerDaemon::ServerDaemon(ServeConfig config, std::unique_ptr<ServerCore> core,
-                           std::unique_ptr<Listener> listener, std::optional<StateStore> store,
+                           std::unique_ptr<Listener> listener, std::unique_ptr<RunKeeper> keeper,
                            std::unique_ptr<Gate> gate)
     : config_(std::move(config)),
       core_(std::move(core)),
       listener_(std::move(listener)),
-      store_(std::move(store)),
+      keeper_(std::move(keeper)),
       gate_(std::move(gate)) {}
 
 void ServerDaemon::stop(Stop how) {
@@ -89,10 +91,14 @@ void ServerDaemon::serve_requests(TimeUs deadline) {
                     envelope.error().message().c_str(), more->c_str());
       continue;  // dropping the responder drops the request
     }
+    if (keeper_ && keeper_->stalled() && !std::holds_alternative<Heartbeat>(envelope->message)) {
+      put_off(std::move(request), monotonic_now_us());
+      continue;
+    }
     const RequestToken token = next_token_++;
     waiting_[token] = std::move(request.responder);
     core_->on_request(token, request.peer_identity, *envelope, monotonic_now_us());
-    flush();
+    note_event();
   }
 }
 
@@ -111,6 +117,7 @@ void ServerDaemon::guard(TimeUs now) {
   if (!gate_) return;
   for (const Gate::Outcast& outcast : gate_->tick(now)) {
     core_->expel(outcast.name, outcast.why, now);
+    note_event();
     disconnects_.try_emplace(outcast.key, now + kLingerUs);
   }
   std::erase_if(disconnects_, [&](const auto& entry) {
@@ -121,15 +128,53 @@ void ServerDaemon::guard(TimeUs now) {
   });
 }
 
-void ServerDaemon::flush() {
+// What the core has just done is written down; what it says is sent, if it may be said yet.
+void ServerDaemon::note_event() {
+  if (keeper_) keeper_->record(core_.get());
+  const bool unsynced = keeper_ && keeper_->unsynced();
   for (ServerCore::Reply& reply : core_->take_replies()) {
-    const auto found = waiting_.find(reply.token);
-    if (found == waiting_.end()) continue;
-    Bytes message = encode(reply.envelope);
-    progress_.bytes_down += message.size();
-    found->second->reply(std::move(message));
-    waiting_.erase(found);
+    if (unsynced && !rests_on_nothing(reply.envelope.message))
+      held_back_.push_back(std::move(reply));
+    else
+      send(std::move(reply));
   }
+}
+
+void ServerDaemon::send(ServerCore::Reply reply) {
+  const auto found = waiting_.find(reply.token);
+  if (found == waiting_.end()) return;
+  Bytes message = encode(reply.envelope);
+  progress_.bytes_down += message.size();
+  found->second->reply(std::move(message));
+  waiting_.erase(found);
+}
+
+// One sync for all that a turn of the loop has brought.
+void ServerDaemon::commit(TimeUs now) {
+  if (keeper_ && !keeper_->commit(core_.get(), now)) return;
+  for (ServerCore::Reply& reply : std::exchange(held_back_, {})) {
+    // It was granted before that could be known.
+    if (auto* granted = std::get_if<Granted>(&reply.envelope.message))
+      granted->durable = core_->options().durable;
+    send(std::move(reply));
+  }
+}
+
+void ServerDaemon::put_off(Request request, TimeUs now) {
+  put_off_.push_back(
+      {std::move(request.responder), now + from_ms(config_.core.exchange_deadline_ms) / 2});
+}
+
+// They ask again at once.
+void ServerDaemon::answer_put_off(TimeUs now) {
+  const bool stalled = keeper_ && keeper_->stalled();
+  std::erase_if(put_off_, [&](const PutOff& put_off) {
+    if (stalled && now < put_off.until) return false;
+    put_off.responder->reply(encode(
+        {0,
+         Wait{stalled ? "the server can't write: " + keeper_->trouble() : "the server writes"}}));
+    return true;
+  });
 }
 
 void ServerDaemon::follow_plan(TimeUs now) {
@@ -147,15 +192,12 @@ void ServerDaemon::follow_plan(TimeUs now) {
     done = std::max(
         done, static_cast<double>(core_->rounds_done()) / static_cast<double>(config_.rounds));
   core_->set_progress(std::min(done, 1.0));
-  if (done >= 1) core_->finish(now);
+  if (done >= 1) finish(now);
 }
 
-void ServerDaemon::checkpoint_if_due(TimeUs now) {
-  if (!store_ || now < checkpoint_at_ || core_->version() == checkpoint_version_) return;
-  checkpoint_at_ = now + from_ms(config_.checkpoint_ms);
-  checkpoint_version_ = core_->version();
-  if (Status status = store_->save(core_->save(), false); !status.ok())
-    log_error("the checkpoint failed, the run goes on without: %s", status.message().c_str());
+void ServerDaemon::finish(TimeUs now) {
+  core_->finish(now);
+  note_event();
 }
 
 Status ServerDaemon::run(const std::function<void(ServerDaemon&)>& on_tick) {
@@ -167,14 +209,16 @@ Status ServerDaemon::run(const std::function<void(ServerDaemon&)>& on_tick) {
     const TimeUs now = monotonic_now_us();
     if (core_->next_timer() <= now) core_->on_timer(now);
     guard(now);
-    flush();
+    note_event();
+    commit(now);
     if (stop_ == Stop::kSuspend) break;
-    if (stop_ == Stop::kFinish) core_->finish(now);
+    if (stop_ == Stop::kFinish) finish(now);
     follow_plan(now);
     if (now >= tick_at) {
       tick_at = now + kTickUs;
-      checkpoint_if_due(now);
-      flush();
+      if (keeper_) keeper_->tick(core_.get(), now);
+      answer_put_off(now);
+      commit(now);
       on_tick(*this);
     }
     if (core_->finished() && farewell_until == kNever) farewell_until = now + kFarewellUs;
@@ -183,8 +227,7 @@ Status ServerDaemon::run(const std::function<void(ServerDaemon&)>& on_tick) {
     if (now >= linger_until) break;
   }
   core_->suspend();
-  if (store_) PACELINE_TRY(store_->save(core_->save(), true));
-  return {};
+  return keeper_ ? keeper_->end(core_.get()) : Status();
 }
 
 }  // namespace paceline

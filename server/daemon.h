@@ -1,4 +1,6 @@
-// edge_server's engine: one listener, one core, checkpoints, until the run ends or is stopped.
+// edge_server's engine: one listener, one core, a keeper of its state, until the run ends or is
+// stopped. What is said rests on what is durable: replies wait for the journal, all that came in
+// one turn of the loop for one sync.
 #pragma once
 
 #include <atomic>
@@ -7,12 +9,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/log_limit.h"
-#include "runtime/base/state_store.h"
 #include "runtime/net/transport.h"
 #include "server/gate.h"
 #include "server/run_config.h"
+#include "server/run_keeper.h"
 #include "server/server_core.h"
 
 namespace paceline {
@@ -32,7 +35,7 @@ class ServerDaemon {
   };
 
   // Listens, and goes on from the state folder if there is one. Errors: those of listen_nng(),
-  // StateStore and ServerCore.
+  // RunKeeper and ServerCore.
   static Result<std::unique_ptr<ServerDaemon>> make(ServeConfig config);
 
   // Serves until the plan is done or stop() is called. `on_tick` is called about ten times a second
@@ -48,31 +51,40 @@ class ServerDaemon {
 
  private:
   ServerDaemon(ServeConfig config, std::unique_ptr<ServerCore> core,
-               std::unique_ptr<Listener> listener, std::optional<StateStore> store,
+               std::unique_ptr<Listener> listener, std::unique_ptr<RunKeeper> keeper,
                std::unique_ptr<Gate> gate);
   void serve_requests(TimeUs deadline);
-  void flush();
+  void note_event();
+  void send(ServerCore::Reply reply);
+  void commit(TimeUs now);
+  void put_off(Request request, TimeUs now);
+  void answer_put_off(TimeUs now);
   void turn_away(Request request, const Status& why);
   void guard(TimeUs now);
   void follow_plan(TimeUs now);
-  void checkpoint_if_due(TimeUs now);
+  void finish(TimeUs now);
 
   ServeConfig config_;
   std::unique_ptr<ServerCore> core_;
   std::unique_ptr<Listener> listener_;
-  std::optional<StateStore> store_;
-  std::unique_ptr<Gate> gate_;  // null: everybody who reaches the port is let in
+  std::unique_ptr<RunKeeper> keeper_;  // null: nothing is kept
+  std::unique_ptr<Gate> gate_;         // null: everybody who reaches the port is let in
   // Keys of those who were told that they may not be here.
   std::map<std::string, TimeUs> disconnects_;
   std::map<RequestToken, std::unique_ptr<Responder>> waiting_;
   RequestToken next_token_ = 1;
+  std::vector<ServerCore::Reply> held_back_;  // until what they rest on is durable
+  // Requests that can't be served while nothing can be written down.
+  struct PutOff {
+    std::unique_ptr<Responder> responder;
+    TimeUs until = 0;
+  };
+  std::vector<PutOff> put_off_;
   std::atomic<Stop> stop_ = Stop::kNone;
   ServerProgress progress_;
   LogLimit broken_lines_;       // about messages that are none
   LogLimit refused_lines_;      // about workers that may not be here
   TimeUs started_at_ = kNever;  // when the first worker joined
-  TimeUs checkpoint_at_ = 0;
-  uint64_t checkpoint_version_ = UINT64_MAX;
 };
 
 }  // namespace paceline

@@ -272,7 +272,11 @@ int main(int argc, char** argv) {
   serve_command->add_option("--listen", serve.listen,
                             "instead of the file's: 0.0.0.0:7433, ipc:///PATH");
   serve_command->add_option("--state", serve.state_folder,
-                            "folder for checkpoints, instead of the file's");
+                            "folder for snapshots and journals, instead of the file's");
+  serve_command
+      ->add_option("--journal", serve.journal,
+                   "round, payload (all is kept for replay) or off, instead of the file's")
+      ->check(CLI::IsMember({"round", "payload", "off"}));
   serve_command->add_option("--fleet", serve.fleet_folder,
                             "the fleet's folder, instead of the file's (paceline-fleet)");
   serve_command->add_flag("--plain", serve.plain,

@@ -44,8 +44,11 @@ rate_end = 0.1            # the rate falls to this share over the second half of
 [server]
 listen = "0.0.0.0:7433"
 fleet = "paceline-fleet"  # who may join: edge_server init makes it, edge_server enrol fills it
-state = "paceline-state"  # checkpoints; the run goes on from here after a restart
-checkpoint_ms = 10000     # at most so often; a crash takes the run back to the newest one
+state = "paceline-state"  # snapshots and journals; the run goes on from here after a restart
+journal = "round"         # nothing acknowledged is lost; payload: all is kept for replay; off: a
+                          # crash takes the run back to the newest snapshot
+disk_full = "wait"        # take no updates until there is space; go_on: train on, without a journal
+checkpoint_ms = 60000     # a snapshot at most so often
 min_workers = 1
 heartbeat_ms = 1000       # three missed ones: the worker is gone
 exchange_deadline_ms = 30000
@@ -67,7 +70,31 @@ Status read_codec(const std::string& text, CodecId* codec, bool* automatic) {
   return {};
 }
 
+Status read_journal(ConfigSection* server, ServeConfig* serve) {
+  std::string journal = "round", disk_full = "wait";
+  server->read("journal", &journal);
+  server->read("disk_full", &disk_full);
+  Result<Recording> named = journal_by_name(journal);
+  if (!named)
+    return fail(named.error().code(), "%s: %s", server->place_of("journal").c_str(),
+                named.error().message().c_str());
+  serve->journal = *named;
+  if (disk_full != "wait" && disk_full != "go_on")
+    return fail(Code::kInvalidArgument, "%s: disk_full is 'wait' or 'go_on', not '%s'",
+                server->place_of("disk_full").c_str(), disk_full.c_str());
+  serve->waits_for_disk = disk_full == "wait";
+  return {};
+}
+
 }  // namespace
+
+Result<Recording> journal_by_name(std::string_view name) {
+  if (name == "round") return Recording::kRecovery;
+  if (name == "payload") return Recording::kPayloads;
+  if (name == "off") return Recording::kOff;
+  return fail(Code::kInvalidArgument, "journal is 'round', 'payload' or 'off', not '%s'",
+              std::string(name).c_str());
+}
 
 Result<ServeConfig> parse_serve_config(std::string_view text, const std::string& source) {
   if (text.size() > kRunTextBytesMax)
@@ -119,7 +146,10 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   server.read("listen", &listen);
   server.read("fleet", &serve.fleet_folder);
   server.read("state", &serve.state_folder);
-  server.read("checkpoint_ms", &serve.checkpoint_ms, 0, 3'600'000);
+  PACELINE_TRY(read_journal(&server, &serve));
+  uint32_t checkpoint_ms = serve.snapshot_ms();
+  server.read("checkpoint_ms", &checkpoint_ms, 0, 3'600'000);
+  if (checkpoint_ms != serve.snapshot_ms()) serve.checkpoint_ms = checkpoint_ms;
   server.read("min_workers", &core.min_workers, 1, kWorkersMax);
   server.read("heartbeat_ms", &core.heartbeat_ms, 20, 600'000);
   server.read("exchange_deadline_ms", &core.exchange_deadline_ms, 100, 3'600'000);

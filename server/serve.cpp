@@ -57,6 +57,9 @@ Result<ServeConfig> load_config(const ServeOptions& options) {
   }
   PACELINE_TRY(choose_security(options, &config));
   if (!options.state_folder.empty()) config.state_folder = options.state_folder;
+  if (!options.journal.empty()) {
+    PACELINE_ASSIGN(config.journal, journal_by_name(options.journal));
+  }
   if (options.seconds > 0) config.seconds = options.seconds;
   if (options.rounds > 0) config.rounds = options.rounds;
   return config;

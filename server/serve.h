@@ -14,6 +14,7 @@ struct ServeOptions {
   std::string listen;
   std::string state_folder;
   std::string fleet_folder;
+  std::string journal;
   // No encryption and no identities, wherever it listens.
   bool plain = false;
   double seconds = 0;
