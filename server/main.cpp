@@ -15,6 +15,7 @@
 #include "server/command_compress.h"
 #include "server/command_experiment.h"
 #include "server/command_fleet.h"
+#include "server/command_replay.h"
 #include "server/command_simulate.h"
 #include "server/demo.h"
 #include "server/fleet_folder.h"
@@ -345,6 +346,14 @@ int main(int argc, char** argv) {
   CompressOptions compress;
   CLI::App* compress_command = add_bench_compress(bench_group, &compress);
 
+  std::string run_folder;
+  CLI::App* replay_command = app.add_subcommand(
+      "replay", "carry out a run's journals once more: rounds and checksum of the model");
+  CLI::App* inspect_command =
+      app.add_subcommand("inspect", "who contributed what to a run, and when, by its journals");
+  for (CLI::App* command : {replay_command, inspect_command})
+    command->add_option("folder", run_folder, "the run's state folder")->required();
+
   InitOptions init;
   std::string init_folder = kFleetFolder;
   CLI::App* init_command = add_init(app, &init_folder, &init);
@@ -367,6 +376,12 @@ int main(int argc, char** argv) {
   }
   if (*demo_command) return report(run_demo(demo));
   if (*simulate_command) return run_simulate(simulate);
+  if (*replay_command || *inspect_command) {
+    const Result<Replay> replay = replay_run(run_folder);
+    if (!replay) return report(replay.error());
+    std::fputs((*replay_command ? replay_text(*replay) : inspect_text(*replay)).c_str(), stdout);
+    return replay->fault.empty() ? 0 : kExitFailure;
+  }
   if (*init_command) return run_init(init_folder, init);
   if (const int code = fleet.run(); code >= 0) return code;
   if (*bench_command) return run_bench_codecs(bench);

@@ -81,11 +81,11 @@ Result<Redone> redo_journals(const std::string& folder, uint64_t serial, ServerC
     };
     // One that was not finished when its power went, or begun and given up, holds nothing.
     if (!journal) {
-      if (done.whole) break;
+      if (done.whole) continue;
       return faulty(journal.error().message().c_str());
     }
     if (journal->follows.checksum != crc32c(core->save())) {
-      if (journal->records.empty() && done.whole) break;
+      if (journal->records.empty() && done.whole) continue;
       return faulty("it does not follow from what is there");
     }
     done.serial = file.serial;

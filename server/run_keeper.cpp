@@ -262,7 +262,8 @@ uint64_t RunKeeper::kept_bytes_max(uint64_t kept) const {
 
 // What recovery can't need any more goes; for replay, only what is above the cap, oldest first.
 void RunKeeper::prune() {
-  const uint64_t oldest_needed = store_.serial() - std::min<uint64_t>(store_.serial(), 1);
+  const uint64_t oldest_needed =
+      store_.older_serial() > 0 ? store_.older_serial() : store_.serial();
   const std::vector<KeptFile> files = kept_files(options_.folder);
   uint64_t kept = 0;
   for (const KeptFile& file : files) kept += file.bytes;

@@ -89,13 +89,17 @@ StateStore::StateStore(StateStore&& other) noexcept
     : folder_(std::move(other.folder_)),
       name_(std::move(other.name_)),
       lock_(std::exchange(other.lock_, -1)),
-      serial_(other.serial_) {}
+      serial_(other.serial_),
+      newest_(other.newest_),
+      older_(other.older_) {}
 
 StateStore& StateStore::operator=(StateStore&& other) noexcept {
   std::swap(folder_, other.folder_);
   std::swap(name_, other.name_);
   std::swap(lock_, other.lock_);
   std::swap(serial_, other.serial_);
+  std::swap(newest_, other.newest_);
+  std::swap(older_, other.older_);
   return *this;
 }
 
@@ -130,12 +134,15 @@ Result<std::optional<StateStore::Found>> StateStore::load() {
       broken = true;
       put_aside(file_path, file.error().message().c_str());
     } else if (!newest || file->serial > newest->serial) {
+      older_ = newest ? newest->serial : 0;
       newest = std::move(*file);
+    } else {
+      older_ = file->serial;
     }
   }
   if (!newest && broken) return fail(Code::kCorrupt, "%s: no whole state is left", folder_.c_str());
   if (!newest) return std::optional<Found>();
-  serial_ = newest->serial;
+  serial_ = newest_ = newest->serial;
   return newest;
 }
 
@@ -145,7 +152,8 @@ Status StateStore::save(ByteSpan state, bool exact) {
   Bytes bytes = header(serial, exact, state.size(), sum);
   bytes.insert(bytes.end(), state.begin(), state.end());
   PACELINE_TRY(write_file_atomically(path(serial), bytes));
-  serial_ = serial;
+  older_ = newest_;
+  serial_ = newest_ = serial;
   return {};
 }
 

@@ -40,8 +40,12 @@ class StateStore {
 
   // Of the newest written or loaded; 0: none yet.
   uint64_t serial() const { return serial_; }
-  // The next state's number is above this one, too.
-  void skip_to(uint64_t serial) { serial_ = std::max(serial_, serial); }
+  // The next state's number is above this one, too; it still takes the older one's file.
+  void skip_to(uint64_t serial) {
+    serial_ = std::max(serial_, serial + ((serial ^ serial_) & 1));
+  }
+  // Of the one that serves where the newest is broken; 0: none.
+  uint64_t older_serial() const { return older_; }
   // Where the state of this number is, or was.
   std::string path(uint64_t serial) const;
 
@@ -59,6 +63,7 @@ class StateStore {
   std::string name_;
   int lock_ = -1;
   uint64_t serial_ = 0;
+  uint64_t newest_ = 0, older_ = 0;  // on disk; 0: none
 };
 
 }  // namespace paceline

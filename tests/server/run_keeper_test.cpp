@@ -187,6 +187,26 @@ TEST_SUITE("server/run_keeper") {
     }
   }
 
+  TEST_CASE("a life that was killed while it began its journal is passed over") {
+    const TempFolder folder;
+    const std::string path = folder.file("state");
+    Model before{};
+    {
+      Life server(path);  // snapshot 1, in state.b
+      for (int i = 0; i < 3; ++i) server.exchange();
+    }
+    folder.write("state/state.00000002.journal", "");
+    {
+      Life server(path);  // the next one in state.a: the two never share a file
+      for (int i = 0; i < 2; ++i) server.exchange();
+      before = model_of(server.core());
+    }
+    folder.write("state/state.a", "torn");
+    Life next(path);
+    REQUIRE(next.begun().ok());
+    CHECK(model_of(next.core()) == before);
+  }
+
   TEST_CASE("a torn end is cut off; damage before the last sync begins a generation") {
     for (const bool torn : {true, false}) {
       const TempFolder folder;
