@@ -41,9 +41,7 @@ class StateStore {
   // Of the newest written or loaded; 0: none yet.
   uint64_t serial() const { return serial_; }
   // The next state's number is above this one, too; it still takes the older one's file.
-  void skip_to(uint64_t serial) {
-    serial_ = std::max(serial_, serial + ((serial ^ serial_) & 1));
-  }
+  void skip_to(uint64_t serial) { serial_ = std::max(serial_, serial + ((serial ^ serial_) & 1)); }
   // Of the one that serves where the newest is broken; 0: none.
   uint64_t older_serial() const { return older_; }
   // Where the state of this number is, or was.
