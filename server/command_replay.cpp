@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
-#include <optional>
+#include <vector>
 
 #include "runtime/base/files.h"
 #include "runtime/base/state_store.h"
@@ -16,25 +16,18 @@ namespace {
 
 using Snapshot = StateStore::Found;
 
-struct Snapshots {
-  std::optional<Snapshot> oldest, newest;
-};
-
-// Whole ones; a server that is at work may just be writing one.
-Result<Snapshots> find_snapshots(const std::string& folder) {
+// Whole ones, the oldest first, at least one; a server that is at work may just be writing another.
+Result<std::vector<Snapshot>> find_snapshots(const std::string& folder) {
   std::vector<std::string> paths;
   for (const KeptFile& file : kept_files(folder))
     if (file.kind == KeptKind::kSnapshot) paths.push_back(file.path);
   for (const char* slot : {".a", ".b"}) paths.push_back(folder + "/" + kStateName + slot);
-  Snapshots found;
-  for (const std::string& path : paths) {
-    Result<Snapshot> read = StateStore::read(path);
-    if (!read) continue;
-    if (!found.newest || read->serial > found.newest->serial) found.newest = *read;
-    if (!found.oldest || read->serial < found.oldest->serial) found.oldest = std::move(*read);
-  }
-  if (!found.oldest)
+  std::vector<Snapshot> found;
+  for (const std::string& path : paths)
+    if (Result<Snapshot> read = StateStore::read(path)) found.push_back(std::move(*read));
+  if (found.empty())
     return fail(Code::kNotFound, "%s holds no run: no whole state.a or state.b", folder.c_str());
+  std::ranges::sort(found, {}, &Snapshot::serial);
   return found;
 }
 
@@ -77,11 +70,11 @@ Result<Replay> replay_run(const std::string& folder) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   PACELINE_ASSIGN(ServeConfig config, parse_serve_config(text, run_file));
   PACELINE_ASSIGN(const std::unique_ptr<ServerCore> core, ServerCore::make(std::move(config.core)));
-  PACELINE_ASSIGN(const Snapshots snapshots, find_snapshots(folder));
+  PACELINE_ASSIGN(const std::vector<Snapshot> snapshots, find_snapshots(folder));
 
   Replay replay;
-  replay.from_snapshot = snapshots.oldest->serial;
-  PACELINE_TRY(core->load(snapshots.oldest->state));
+  replay.from_snapshot = snapshots.front().serial;
+  PACELINE_TRY(core->load(snapshots.front().state));
   PACELINE_ASSIGN(
       const Redone redone,
       redo_journals(folder, replay.from_snapshot, core.get(), [&](const JournalRecord& record) {
@@ -93,7 +86,7 @@ Result<Replay> replay_run(const std::string& folder) {
   replay.publication = core->publication();
   replay.rounds = core->rounds_done();
   replay.checksum = core->checksum();
-  const Snapshot& newest = *snapshots.newest;
+  const Snapshot& newest = snapshots.back();
   replay.agrees = newest.exact && newest.serial > redone.serial && newest.state == core->save();
   for (auto& [id, own] : replay.contributions)
     if (id < core->members().size()) own.name = core->members()[id].name;
