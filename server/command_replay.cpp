@@ -66,8 +66,11 @@ std::string time_text(int64_t unix_us) {
 
 Result<Replay> replay_run(const std::string& folder) {
   const std::string run_file = folder + "/run.toml";
-  PACELINE_ASSIGN(const Bytes bytes, read_file(run_file, kRunTextBytesMax));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const Result<Bytes> bytes = read_file(run_file, kRunTextBytesMax);
+  if (!bytes)
+    return fail(bytes.error().code(), "%s; give the state folder of a run that was served",
+                bytes.error().message().c_str());
+  const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   PACELINE_ASSIGN(ServeConfig config, parse_serve_config(text, run_file));
   PACELINE_ASSIGN(const std::unique_ptr<ServerCore> core, ServerCore::make(std::move(config.core)));
   PACELINE_ASSIGN(const std::vector<Snapshot> snapshots, find_snapshots(folder));
