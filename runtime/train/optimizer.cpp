@@ -48,7 +48,8 @@ struct Optimizer::StepFactors {
 };
 
 std::span<const std::string_view> optimizer_names() {
-  static constexpr std::string_view kNames[] = {"sgd", "nesterov", "adam", "adamw", "rmsprop"};
+  static constexpr std::string_view kNames[] = {"sgd",   "nesterov", "adam",
+                                                "adamw", "rmsprop",  "adagrad"};
   return kNames;
 }
 
@@ -96,7 +97,8 @@ Optimizer::StepFactors Optimizer::next_factors(std::span<const float> gradient, 
   if (state_.steps < kWarmUpSteps)
     factors.rate *= static_cast<float>(state_.steps) / static_cast<float>(kWarmUpSteps);
   factors.momentum = static_cast<float>(static_cast<double>(factors.rate) / (1.0 - power1_));
-  factors.square = static_cast<float>(1.0 / (1.0 - power2_));
+  if (options_.kind != OptimizerKind::kAdagrad)
+    factors.square = static_cast<float>(1.0 / (1.0 - power2_));
   return factors;
 }
 
@@ -117,14 +119,16 @@ void Optimizer::step_segment(const StepFactors& factors, const Segment& segment,
   float* __restrict v = state_.squares.data();
   float* __restrict w = parameters;
   const float beta1 = options_.beta1, beta2 = options_.beta2;
-  const float new1 = 1.0f - beta1, new2 = 1.0f - beta2;
+  const float new1 = 1.0f - beta1;
+  const bool sums = options_.kind == OptimizerKind::kAdagrad;  // of squares, for ever
+  const float old2 = sums ? 1.0f : beta2, new2 = sums ? 1.0f : 1.0f - beta2;
   const float epsilon = options_.epsilon, rate = factors.rate;
   const bool decoupled = options_.kind == OptimizerKind::kAdamw;
   const float decay = decoupled ? 0.0f : segment.decay;
   const float shrink = decoupled ? factors.decoupled_rate * segment.decay : 0.0f;
   const auto gradient_of = [&](size_t i) { return factors.gradient * from[i] + decay * w[i]; };
   const auto divisor_of = [&](size_t i, float g) {
-    v[i] = flushed_square(beta2 * v[i] + new2 * square_of(g));
+    v[i] = flushed_square(old2 * v[i] + new2 * square_of(g));
     return std::sqrt(v[i] * factors.square) + epsilon;
   };
   switch (options_.kind) {
@@ -152,6 +156,7 @@ void Optimizer::step_segment(const StepFactors& factors, const Segment& segment,
       }
       return;
     case OptimizerKind::kRmsprop:
+    case OptimizerKind::kAdagrad:
       for (size_t i = segment.begin; i < segment.end; ++i) {
         const float g = gradient_of(i);
         const float divisor = divisor_of(i, g);

@@ -8,6 +8,7 @@
 //   adamw     the same, and before it W -= rate weight_decay W   (Loshchilov and Hutter 2019)
 //   rmsprop   v as above;                          w -= rate m
 //             m = beta m + g / (sqrt(v / c2) + epsilon)          (Tieleman and Hinton 2012)
+//   adagrad   v = v + g^2; the rest as rmsprop, with c2 = 1      (Duchi, Hazan and Singer 2011)
 //
 // c1 and c2 are 1 - beta^t at the t-th step. In all but adamw, weight_decay adds weight_decay W to
 // g. Where v is used, the first steps after a start or a drop take t / 10 of the rate: v knows too
@@ -27,7 +28,7 @@
 
 namespace paceline {
 
-enum class OptimizerKind : uint8_t { kSgd, kNesterov, kAdam, kAdamw, kRmsprop };
+enum class OptimizerKind : uint8_t { kSgd, kNesterov, kAdam, kAdamw, kRmsprop, kAdagrad };
 
 // By their number.
 std::span<const std::string_view> optimizer_names();

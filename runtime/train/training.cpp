@@ -31,10 +31,11 @@ Status refuse_idle_keys(ConfigSection& section, OptimizerKind kind) {
     bool idle;
     const char* reason;
   };
-  const Idle keys[] = {{"momentum", adam, "give beta1 instead"},
-                       {"beta1", !adam, "give momentum instead, or optimizer = \"adam\""},
-                       {"beta2", !is_adaptive(kind), "leave it out"},
-                       {"epsilon", !is_adaptive(kind), "leave it out"}};
+  const Idle keys[] = {
+      {"momentum", adam, "give beta1 instead"},
+      {"beta1", !adam, "give momentum instead, or optimizer = \"adam\""},
+      {"beta2", !is_adaptive(kind) || kind == OptimizerKind::kAdagrad, "leave it out"},
+      {"epsilon", !is_adaptive(kind), "leave it out"}};
   for (const Idle& key : keys)
     if (key.idle && section.has(key.key))
       return fail(Code::kInvalidArgument, "%s: optimizer %s has no '%s'; %s",
@@ -50,6 +51,7 @@ Status read_optimizer(ConfigSection& section, TrainingSpec* training) {
   PACELINE_TRY(refuse_idle_keys(section, options.kind));
   double beta2 = 0.999, epsilon = 1e-8, clip = 0;
   double weight_decay = options.kind == OptimizerKind::kAdamw ? 0.01 : 0;
+  if (options.kind == OptimizerKind::kAdagrad) training->momentum = 0;
   section.read("momentum", &training->momentum, 0, 0.9999);
   section.read("beta1", &training->momentum, 0, 0.9999);
   section.read("beta2", &beta2, 0.5, 0.9999);

@@ -5,7 +5,7 @@
 //   rate = 0.02         # learning rate at the start; the server's directives carry the present one
 //   loss = "softmax"    # of classes; of numbers "mse" or "huber"
 //   optimizer = "sgd"   # or another of optimizer.h
-//   momentum = 0.9      # of sgd, nesterov and rmsprop; adam and adamw have beta1
+//   momentum = 0.9      # of sgd, nesterov, rmsprop, adagrad (0); adam and adamw have beta1
 //   keep = 1.0          # factor on every parameter at each new version (weight decay); 1 = none
 //   seed = 1            # of the model's start, the rotations and the order of rows
 #pragma once

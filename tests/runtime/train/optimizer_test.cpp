@@ -29,8 +29,9 @@ struct Textbook {
       w -= rate * decay * w;
     else
       g += decay * w;
-    v = b2 * v + (1 - b2) * g * g;
-    const double root = std::sqrt(v / (1 - std::pow(b2, t))) + epsilon;
+    const bool sums = o.kind == OptimizerKind::kAdagrad;
+    v = sums ? v + g * g : b2 * v + (1 - b2) * g * g;
+    const double root = std::sqrt(sums ? v : v / (1 - std::pow(b2, t))) + epsilon;
     switch (o.kind) {
       case OptimizerKind::kSgd:
         m = b1 * m + g;
@@ -43,6 +44,7 @@ struct Textbook {
         m = b1 * m + (1 - b1) * g;
         return w - warm * rate * m / (1 - std::pow(b1, t)) / root;
       case OptimizerKind::kRmsprop:
+      case OptimizerKind::kAdagrad:
         m = b1 * m + g / root;
         return w - warm * rate * m;
     }
@@ -60,9 +62,9 @@ OptimizerOptions random_options(OptimizerKind kind, Random& random) {
   return options;
 }
 
-constexpr OptimizerKind kKinds[] = {OptimizerKind::kSgd, OptimizerKind::kNesterov,
-                                    OptimizerKind::kAdam, OptimizerKind::kAdamw,
-                                    OptimizerKind::kRmsprop};
+constexpr OptimizerKind kKinds[] = {OptimizerKind::kSgd,     OptimizerKind::kNesterov,
+                                    OptimizerKind::kAdam,    OptimizerKind::kAdamw,
+                                    OptimizerKind::kRmsprop, OptimizerKind::kAdagrad};
 
 }  // namespace
 
@@ -117,7 +119,8 @@ TEST_CASE("step: squares without gradient end at +0, and no weight becomes non-f
       for (const float value : w) REQUIRE(std::isfinite(value));
       g[0] = 0.0f;
     }
-    for (const float v : optimizer.state().squares) CHECK(v == 0.0f);
+    for (const float v : optimizer.state().squares)
+      CHECK((kind == OptimizerKind::kAdagrad || v == 0.0f));
   }
 }
 
@@ -167,6 +170,8 @@ TEST_CASE("parse_run: an optimizer's keys, and no key that nothing would read") 
   CHECK(refusal("optimizer = 'adam'\nmomentum = 0.9\n") ==
         "run:9:12: optimizer adam has no 'momentum'; give beta1 instead");
   CHECK(refusal("beta2 = 0.9\n").find("optimizer sgd has no 'beta2'") != std::string::npos);
+  CHECK(refusal("optimizer = 'adagrad'\nbeta2 = 0.9\n").find("has no 'beta2'") !=
+        std::string::npos);
   CHECK(refusal("optimizer = 'rmsprop'\nbeta1 = 0.9\n").find("give momentum instead") !=
         std::string::npos);
   CHECK(refusal("class_weights = [1, 2, 3]\n").find("3 class_weights for 2 classes") !=
