@@ -29,7 +29,7 @@ struct ForwardPass {
   std::span<const float> bias;
   std::span<const float> input;  // [batch][input features]
   std::span<float> output;       // [batch][output features]; the input's memory if `in_place`
-  std::span<float> scratch;      // for the gemm_ forms: scratch_floats() of them, 64-byte aligned
+  std::span<float> scratch;      // scratch_floats() or work_floats() of them, 64-byte aligned
   // The layer's key for this batch's random numbers; none where nothing is learnt.
   std::optional<uint64_t> noise;
 };
@@ -37,6 +37,7 @@ struct ForwardPass {
 struct BackwardPass {
   size_t batch = 0;
   std::span<const float> weight;
+  std::span<const float> bias;
   std::span<const float> input;   // of the forward pass; valid only if `backward_reads_input`
   std::span<const float> output;  // of the forward pass; valid only if `backward_reads_output`
   std::span<const float> output_gradient;
@@ -47,7 +48,7 @@ struct BackwardPass {
   uint64_t noise = 0;  // of the forward pass
 };
 
-// A whole number that the user gives in a [[layer]] table.
+// A whole number that the user gives in a [[layer]] table; one of at most 1 is true or false.
 struct LayerKey {
   std::string_view name;
   uint32_t LayerSpec::*value;
@@ -80,6 +81,8 @@ struct LayerType {
   // Null for a type without parameters. Otherwise appends two: <name>.weight (or .scale) and
   // <name>.bias. Those of class kWeight start at random, others at zero.
   void (*append_tensors)(const LayerSpec& spec, std::vector<TensorSpec>& tensors) = nullptr;
+  // Scratch memory of `forward` and `backward`, whatever the batch; null: none.
+  uint64_t (*work_floats)(const LayerSpec& spec) = nullptr;
   // Null, and backward too, for a type that only names its features anew: the trainer skips it.
   void (*forward)(const LayerSpec& spec, const ForwardPass& pass) = nullptr;
   void (*backward)(const LayerSpec& spec, const BackwardPass& pass) = nullptr;

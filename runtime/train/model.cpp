@@ -52,6 +52,8 @@ Status reject_unknown_keys(const toml::table& table, const std::string& owner,
 
 Result<uint32_t> whole_number(const toml::node& node, std::string_view key, uint32_t smallest,
                               uint32_t largest) {
+  if (const auto choice = node.value_exact<bool>(); choice && largest == 1)
+    return static_cast<uint32_t>(*choice);
   const auto value = node.value_exact<int64_t>();
   if (!value || *value < smallest || *value > largest)
     return fail_at(node, format_text("'%s' must be a whole number from %u to %u",

@@ -35,13 +35,18 @@ enum class Frozen : uint8_t {
 struct LayerSpec {
   std::string type;               // a name of layers.inc: "dense", "conv2d", "relu"
   std::string name;               // "dense1": type and how many of it came before, or as given
-  uint32_t units = 0;             // dense
+  uint32_t units = 0;             // dense, lstm, gru, embedding
   uint32_t filters = 0;           // convolutions
   uint32_t kernel = 0;            // convolutions and pools: the window's side
   uint32_t stride = 0;            // convolutions (default 1), pools (default kernel)
   uint32_t padding = 0;           // convolutions: zeros on each side
   uint32_t dilation = 0;          // convolutions: inputs from one tap to the next (default 1)
   uint32_t groups = 0;            // convolutions (default 1), group_norm
+  uint32_t entries = 0;           // embedding: vectors in its table
+  uint32_t sequence = 0;          // lstm, gru: 1 gives every step's state, 0 the last
+  uint32_t channels = 0;          // reshape
+  uint32_t height = 0;            // reshape (default 1)
+  uint32_t width = 0;             // reshape (default: what is left)
   float slope = 0;                // leaky_relu
   float rate = 0;                 // dropout
   float epsilon = 0;              // normalisations

@@ -136,6 +136,8 @@ void NetTrainer::list_stages() {
     }
     if (kernels_ && stage.type->scratch_floats)
       stage.scratch_floats = stage.type->scratch_floats(layer, *kernels_, batch_max_);
+    else if (stage.type->work_floats)
+      stage.scratch_floats = stage.type->work_floats(layer);
     stages_.push_back(stage);
   }
   PACELINE_CHECK(first_trained_ < stages_.size());
@@ -258,6 +260,7 @@ void NetTrainer::run_backward(std::span<const float> parameters, std::span<const
     pass.noise = noise_of(stage, noise);
     pass.batch = batch;
     pass.weight = tensor_of(parameters, stage.weight);
+    pass.bias = tensor_of(parameters, stage.bias);
     pass.input = i > 0 ? buffer(stages_[i - 1].output, batch * stage.input_features) : features;
     pass.output = buffer(stage.output, batch * stage.output_features);
     pass.output_gradient = buffer(stage.output_gradient, batch * stage.output_features);

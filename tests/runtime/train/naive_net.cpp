@@ -110,6 +110,64 @@ Values normalization(const LayerSpec& layer, const Values& x, const double* scal
   return y;
 }
 
+// A cell over the steps of a signal; gates in the order of recurrent.h.
+Values recurrent(const LayerSpec& layer, const Values& x, const double* weight,
+                 const double* bias) {
+  const size_t length = layer.input_shape.back(), channels = x.size() / length;
+  const size_t units = layer.units, columns = channels + units;
+  const auto sigmoid = [](double value) { return 1.0 / (1.0 + std::exp(-value)); };
+  Values h(units), c(units), states;
+  for (size_t step = 0; step < length; ++step) {
+    Values next = h;
+    for (size_t u = 0; u < units; ++u) {
+      const auto part = [&](size_t gate, bool recurrent) {
+        const double* w = weight + (gate * units + u) * columns;
+        double sum = 0.0;
+        for (size_t i = 0; i < channels && !recurrent; ++i) sum += w[i] * x[i * length + step];
+        for (size_t i = 0; i < units && recurrent; ++i) sum += w[channels + i] * h[i];
+        return sum;
+      };
+      const auto gate = [&](size_t number) {
+        return part(number, false) + part(number, true) + bias[number * units + u];
+      };
+      if (layer.type == "gru") {
+        const double r = sigmoid(gate(0)), z = sigmoid(gate(1));
+        const double n = std::tanh(part(2, false) + bias[2 * units + u] +
+                                   r * (part(2, true) + bias[3 * units + u]));
+        next[u] = (1 - z) * n + z * h[u];
+      } else {
+        c[u] = sigmoid(gate(1) + 1) * c[u] + sigmoid(gate(0)) * std::tanh(gate(2));
+        next[u] = sigmoid(gate(3)) * std::tanh(c[u]);
+      }
+    }
+    h = next;
+    states.insert(states.end(), h.begin(), h.end());
+  }
+  if (!layer.sequence) return h;
+  Values y(states.size());
+  for (size_t i = 0; i < y.size(); ++i) y[i % units * length + i / units] = states[i];
+  return y;
+}
+
+Values embedding(const LayerSpec& layer, const Values& x, const double* weight,
+                 const double* bias) {
+  Values y(x.size() * layer.units);
+  for (size_t i = 0; i < x.size(); ++i)
+    for (size_t u = 0; u < layer.units; ++u) {
+      const double entry = std::clamp(std::round(x[i]), 0.0, layer.entries - 1.0);
+      y[u * x.size() + i] = weight[static_cast<size_t>(entry) * layer.units + u] + bias[u];
+    }
+  return y;
+}
+
+Values transpose(const LayerSpec& layer, const Values& x) {
+  const size_t length = layer.input_shape.back();
+  Values y;
+  for (size_t step = 0; step < length; ++step)
+    for (size_t i = step; i < x.size(); i += length) y.push_back(x[i]);
+  return y;
+}
+
 // Layers that take each value for itself.
 double activation(const LayerSpec& layer, double x) {
   if (layer.type == "relu") return std::max(x, 0.0);
@@ -138,7 +196,13 @@ Values row_outputs(const ModelSpec& spec, std::span<const double> parameters,
       values = pooling(layer, values);
     } else if (layer.type.ends_with("_norm")) {
       values = normalization(layer, values, weight, bias);
-    } else if (layer.type != "flatten") {
+    } else if (layer.type == "lstm" || layer.type == "gru") {
+      values = recurrent(layer, values, weight, bias);
+    } else if (layer.type == "embedding") {
+      values = embedding(layer, values, weight, bias);
+    } else if (layer.type == "transpose") {
+      values = transpose(layer, values);
+    } else if (layer.type != "flatten" && layer.type != "reshape") {
       for (double& value : values) value = activation(layer, value);
     }
   }

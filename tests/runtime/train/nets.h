@@ -56,6 +56,26 @@ type = "dense"
 units = 4
 )";
 
+inline constexpr std::string_view kSmallCells = R"(
+[model]
+input = [7]
+classes = 3
+[[layer]]
+type = "embedding"
+entries = 11
+units = 4
+[[layer]]
+type = "lstm"
+units = 5
+sequence = true
+[[layer]]
+type = "gru"
+units = 6
+[[layer]]
+type = "dense"
+units = 3
+)";
+
 inline ModelSpec model_of(std::string_view toml) {
   auto spec = parse_model(toml);
   PACELINE_CHECK(spec.has_value());

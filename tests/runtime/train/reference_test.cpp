@@ -37,13 +37,15 @@ std::string net(std::string_view input, std::string_view layers) {
 }
 
 // Largest difference between the gradient and the derivative, for a few parameters of each tensor.
-void check_derivatives(std::string_view toml, const LossOptions& options = {}) {
+// Features lie within `reach`.
+void check_derivatives(std::string_view toml, const LossOptions& options = {}, float reach = 1) {
   const ModelSpec spec = test::model_of(toml);
   constexpr double kTolerance = 2e-6;  // float rounding of a gradient near 1, and of the difference
   Random random(test::seed(), 5);
   const std::vector<float> parameters = test::random_parameters(spec, random);
   std::vector<float> gradient(parameters.size(), 3.0f);
-  const test::Batch batch = test::random_batch(spec, 5, random);
+  test::Batch batch = test::random_batch(spec, 5, random);
+  for (float& feature : batch.features) feature *= reach;
   auto trainer = make_trainer(spec, 6, "reference", options);
   REQUIRE(trainer.has_value());
   const auto loss = (*trainer)->gradient(parameters, batch.features, batch.targets(), gradient);
@@ -101,7 +103,8 @@ TEST_CASE("a net with any layer learns to tell two kinds of signals apart") {
   for (const char* layer :
        {"'conv1d'\nfilters = 6\nkernel = 3\ngroups = 6\ndilation = 2", "'relu'", "'leaky_relu'",
         "'tanh'", "'sigmoid'", "'gelu'", "'maxpool1d'\nkernel = 2", "'avgpool1d'\nkernel = 2",
-        "'group_norm'\ngroups = 3", "'layer_norm'", "'dropout'\nrate = 0.2"}) {
+        "'group_norm'\ngroups = 3", "'layer_norm'", "'dropout'\nrate = 0.2", "'lstm'\nunits = 8",
+        "'gru'\nunits = 8", "'gru'\nunits = 6\nsequence = true", "'transpose'"}) {
     INFO(layer);
     CHECK(learnt_share(conv + "[[layer]]\ntype = " + layer + "\n") > 0.9);
   }
@@ -201,6 +204,47 @@ TEST_CASE("gradient: normalisations agree with theirs") {
   }
   for (const int groups : {0, 1, 2, 4})
     check_derivatives(net("[7]", "[[layer]]\ntype = 'dense'\nunits = 40\n" + norm(groups)));
+}
+
+TEST_CASE("gradient: cells over signals of any shape agree with theirs") {
+  Random random(test::seed(), 10);
+  for (int i = 0; i < 40; ++i) {
+    const int channels = 1 + static_cast<int>(random.below(4));
+    const std::string cell =
+        format_text("[[layer]]\ntype = '%s'\nunits = %d\n", i % 2 == 0 ? "lstm" : "gru",
+                    1 + static_cast<int>(random.below(20)));
+    const std::string input =
+        format_text("[%d, %d]", channels, 1 + static_cast<int>(random.below(9)));
+    switch (i / 2 % 5) {
+      case 0:
+        check_derivatives(net(input, cell));
+        break;
+      case 1:
+        check_derivatives(net(input, cell + "sequence = true\n" + cell));
+        break;
+      case 2:
+        check_derivatives(net(input, "[[layer]]\ntype = 'transpose'\n" + cell));
+        break;
+      case 3:
+        check_derivatives(net(input, "[[layer]]\ntype = 'conv1d'\nfilters = 3\nkernel = 1\n" +
+                                         cell + "sequence = 1\n[[layer]]\ntype = 'transpose'\n"));
+        break;
+      default:
+        check_derivatives(net(format_text("[%d]", 2 * channels),
+                              "[[layer]]\ntype = 'dense'\nunits = 12\n[[layer]]\ntype = "
+                              "'reshape'\nchannels = 3\n" +
+                                  cell));
+    }
+  }
+}
+
+TEST_CASE("gradient: an embedding agrees with its definition, also outside its table") {
+  for (const int units : {1, 3, 17}) {
+    const std::string layer =
+        format_text("[[layer]]\ntype = 'embedding'\nentries = %d\nunits = %d\n", 5, units);
+    check_derivatives(net("[6]", layer), {}, 7);
+    check_derivatives(net("[1]", layer + "[[layer]]\ntype = 'tanh'\n"), {}, 7);
+  }
 }
 
 TEST_CASE("gradient: small nets agree with the derivative of their definition") {
@@ -308,6 +352,12 @@ TEST_CASE("gradient: twenty steps give the same bytes on every machine and compi
   CHECK(trained_checksum(pooled) == 0x16510CE3u);
   CHECK(trained_checksum(pooled, {.kind = OptimizerKind::kAdam, .clip = 0.5f}) == 0x4219B267u);
   CHECK(trained_checksum(pooled, {.kind = OptimizerKind::kRmsprop}) == 0xB13CAA9Eu);
+  CHECK(trained_checksum(pooled, {.kind = OptimizerKind::kAdagrad}) == 0xA24E8F35u);
+  CHECK(trained_checksum(net("[9]",
+                             "[[layer]]\ntype = 'embedding'\nentries = 3\nunits = 5\n"
+                             "[[layer]]\ntype = 'lstm'\nunits = 6\nsequence = true\n"
+                             "[[layer]]\ntype = 'transpose'\n[[layer]]\ntype = 'gru'\n"
+                             "units = 7\n")) == 0x29B18557u);
 }
 
 TEST_SUITE_END();
