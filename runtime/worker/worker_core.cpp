@@ -52,19 +52,19 @@ void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
   LaneState& state = lanes_[static_cast<size_t>(lane)];
   if (phase_ == Phase::kStopped) return;
   const Message& message = reply.message;
-  // Being refused again and again is asked for less and less often.
-  if (!std::holds_alternative<Refused>(message)) state.failures = 0;
+  const auto* refused = std::get_if<Refused>(&message);
   // A refusal that speaks of a session that we have left already says nothing new.
-  if (std::holds_alternative<Refused>(message) && reply.session != 0 && reply.session != session_)
-    return;
+  const bool stale = refused != nullptr && reply.session != 0 && reply.session != session_;
+  const uint32_t failures = state.failures;
+  // Being refused again and again is asked for less and less often.
+  if (refused == nullptr) state.failures = 0;
   if (lane == Lane::kHeartbeat) {
     if (const auto* beat = std::get_if<HeartbeatReply>(&message)) on_heartbeat(*beat, now);
-    const auto* refused = std::get_if<Refused>(&message);
-    if (refused != nullptr && phase_ != Phase::kConnect) on_refused(*refused, now);
+    if (refused != nullptr && !stale && phase_ != Phase::kConnect) on_refused(*refused, now);
   } else if (const auto* wait = std::get_if<Wait>(&message)) {
     waiting_for_ = wait->reason;
     resend(lane);
-  } else if (const auto* refused = std::get_if<Refused>(&message)) {
+  } else if (refused != nullptr && !stale) {
     on_refused(*refused, now);
   } else if (lane == Lane::kReady) {
     const auto* close = std::get_if<Close>(&message);
@@ -73,30 +73,46 @@ void WorkerCore::on_reply(Lane lane, const Envelope& reply, TimeUs now) {
       ++work_ticket_;
       after_unit(now);
     }
-  } else if (const auto* welcome = std::get_if<Welcome>(&message)) {
-    if (phase_ == Phase::kConnect) on_welcome(*welcome, now);
-  } else if (const auto* fetched = std::get_if<Fetched>(&message)) {
-    if (phase_ == Phase::kFetch) on_fetched(*fetched, now);
-  } else if (const auto* got = std::get_if<Got>(&message)) {
-    if (phase_ == Phase::kPush && pending_ && got->sequence == pending_->sequence &&
-        got->chunk == pending_->next_chunk) {
-      ++pending_->next_chunk;
-      if (transfer_began_ != kNever) measured_.push_us = transfer_us(now);
-      push_next();
-    }
-  } else if (const auto* missing = std::get_if<Missing>(&message)) {
-    if (phase_ == Phase::kCommit && pending_ && missing->sequence == pending_->sequence) {
-      // The server holds other chunks of this sequence than we do, or none: all of them again.
-      pending_->next_chunk = 0;
-      transfer_began_ = kNever;
-      enter(Phase::kPush, now);
-      push_next();
-    }
-  } else if (const auto* granted = std::get_if<Granted>(&message)) {
-    if (phase_ == Phase::kCommit && pending_ && granted->sequence == pending_->sequence)
-      on_granted(*granted, now);
+  } else if (phase_ != Phase::kTrain && !take_answer(message, now)) {
+    // What was asked has had its reply, and no other one comes: without asking again it would wait
+    // for ever.
+    state.failures = failures;
+    on_failure(lane, fail(Code::kCorrupt, "its answer is a %s", message_name(message)), now);
   }
   update_idle(now);
+}
+
+// False: it answers something else than was asked.
+bool WorkerCore::take_answer(const Message& message, TimeUs now) {
+  if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    if (phase_ != Phase::kConnect) return false;
+    on_welcome(*welcome, now);
+  } else if (const auto* fetched = std::get_if<Fetched>(&message)) {
+    if (phase_ != Phase::kFetch) return false;
+    on_fetched(*fetched, now);
+  } else if (const auto* got = std::get_if<Got>(&message)) {
+    if (phase_ != Phase::kPush || !pending_ || got->sequence != pending_->sequence ||
+        got->chunk != pending_->next_chunk)
+      return false;
+    ++pending_->next_chunk;
+    if (transfer_began_ != kNever) measured_.push_us = transfer_us(now);
+    push_next();
+  } else if (const auto* missing = std::get_if<Missing>(&message)) {
+    if (phase_ != Phase::kCommit || !pending_ || missing->sequence != pending_->sequence)
+      return false;
+    // The server holds other chunks of this sequence than we do, or none: all of them again.
+    pending_->next_chunk = 0;
+    transfer_began_ = kNever;
+    enter(Phase::kPush, now);
+    push_next();
+  } else if (const auto* granted = std::get_if<Granted>(&message)) {
+    if (phase_ != Phase::kCommit || !pending_ || granted->sequence != pending_->sequence)
+      return false;
+    on_granted(*granted, now);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 void WorkerCore::on_failure(Lane lane, const Status& status, TimeUs now) {

@@ -186,6 +186,7 @@ class WorkerCore {
   void settle_from(const Welcome& welcome, TimeUs now);
   void on_granted(const Granted& granted, TimeUs now);
   void on_refused(const Refused& refused, TimeUs now);
+  bool take_answer(const Message& message, TimeUs now);
   void on_heartbeat(const HeartbeatReply& reply, TimeUs now);
   void on_fetched(const Fetched& fetched, TimeUs now);
   Status take_chunk(const Fetched& fetched);
