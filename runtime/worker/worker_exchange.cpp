@@ -179,6 +179,7 @@ void WorkerCore::settle_from(const Welcome& welcome, TimeUs now) {
       enter(Phase::kCommit, now);
       return commit();
     }
+    log_debug("update %llu was granted", static_cast<unsigned long long>(pending_->sequence));
     settle_applied();
     return go_to_publication(welcome.publication, now);
   }
@@ -240,6 +241,8 @@ void WorkerCore::commit() {
 
 void WorkerCore::on_granted(const Granted& granted, TimeUs now) {
   if (granted.generation != generation_) return say_hello(now);
+  log_debug("update %llu is granted%s", static_cast<unsigned long long>(pending_->sequence),
+            granted.durable ? "" : ", not durable");
   settle_applied();
   ++stats_.exchanges;
   round_ = granted.round;
@@ -257,6 +260,7 @@ void WorkerCore::on_refused(const Refused& refused, TimeUs now) {
     return retry_later(Lane::kExchange, now);
   }
   if (pending_ && refused.sequence == pending_->sequence) {
+    log_debug("update %llu is refused", static_cast<unsigned long long>(pending_->sequence));
     switch (refused.refusal) {
       case RefusalClass::kLate:
         ++stats_.refused_late;
