@@ -48,7 +48,7 @@ Result<RoundsTask> make_task(const CompressOptions& options, RunSpec* spec) {
                 options.data_file.c_str(), all.feature_count(),
                 static_cast<unsigned long long>(spec->model.input_features()));
   all.set_scaling(config.schema.scale, config.schema.offset);
-  HoldOut split = split_hold_out(all.row_count());
+  HoldOut split = split_hold_out(all);
   if (split.held_out.empty())
     return fail(Code::kInvalidArgument,
                 "%s: %zu rows are too few to keep some back for measuring; 40 will do",

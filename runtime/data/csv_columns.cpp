@@ -130,11 +130,15 @@ class ColumnFinder {
     else if (own_label || !options.label_optional)
       return fail(Code::kNotFound, "%s%s", label.error().message().c_str(),
                   own_label ? "" : " (the label; --label-column NAME where this file calls it so)");
+    if (!schema.windows.time.empty()) {
+      PACELINE_ASSIGN(found_.time_index, find(schema.windows.time));
+    }
     if (label) {
-      if (found_.columns[*label].role == ColumnRole::kFeature)
+      const bool is_feature = found_.columns[*label].role == ColumnRole::kFeature;
+      if (is_feature && !schema.forecasts())
         return fail(Code::kInvalidArgument, "column %s is a feature of the run, not the label",
                     quote_for_message(options.label_column).c_str());
-      found_.columns[*label].role = ColumnRole::kLabel;
+      if (!is_feature) found_.columns[*label].role = ColumnRole::kLabel;
     }
     note_extra_columns(schema, options);
     return std::move(found_);
@@ -162,7 +166,8 @@ class ColumnFinder {
         return std::ranges::find(names, column.name) != names.end();
       };
       if (column.role == ColumnRole::kIgnored && !column.name.empty() &&
-          !expected(schema.ignored) && !expected(options.ignored_columns))
+          column.name != schema.windows.time && !expected(schema.ignored) &&
+          !expected(options.ignored_columns))
         extra.push_back(column.name);
     }
     if (!extra.empty())

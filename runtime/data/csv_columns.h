@@ -22,6 +22,7 @@ struct TableColumns {
   std::vector<Column> columns;             // in the file's order
   std::vector<std::string> feature_names;  // in the model's order
   uint32_t label_index = kNone;            // in `columns`; none only where options let it be
+  uint32_t time_index = kNone;             // in `columns`; none where the run names no time
   std::vector<std::string> notes;          // what a person should know of the choice
 };
 

@@ -1,4 +1,8 @@
-// Rows of features with labels, as a worker holds them.
+// Rows of features with labels, as a worker holds them: samples, for whoever trains on them.
+//
+// A sample is one row, or, once set_windows() was called, a window of several, which a batch gets
+// as [columns][rows]. Everything that counts, picks or labels rows then means windows; the rows are
+// still held once.
 //
 // Values stay in the element type of their file (images: one byte a pixel) and become float32 when
 // a batch is gathered: value * scale + offset, one rounding each, so a mixed fleet sees equal
@@ -13,6 +17,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/status.h"
+#include "runtime/data/windows.h"
 
 namespace paceline {
 
@@ -41,7 +46,7 @@ class Dataset {
   std::span<const float> numbers() const { return numbers_; }
   bool has_labels() const { return !labels_.empty() || !numbers_.empty(); }
   ElementType type() const { return type_; }
-  size_t bytes() const;  // memory held by values and labels
+  size_t bytes() const;  // memory held by values, labels and windows
 
   // Column names and class names where the source has them (CSV header); else empty.
   std::vector<std::string> column_names;
@@ -58,6 +63,11 @@ class Dataset {
 
   // Before any row is taken out. One a row.
   void set_numbers(std::vector<float> numbers);
+  // Makes windows of the rows, which are float32 and labelled; once, before the scaling is set and
+  // any row is taken out. A window's class is that of most of its rows, of equally many the later
+  // one; its number that of its last row, or of the row `horizon` behind it.
+  //   first_rows  of each window; as many as its span exist from there on
+  void set_windows(const WindowRules& rules, std::vector<uint32_t> first_rows);
   // The target that a net learns is number * scale + offset.
   void set_number_scaling(float scale, float offset) {
     number_scale_ = scale;
@@ -70,6 +80,13 @@ class Dataset {
               std::span<int32_t> labels) const;
   // The targets of `rows`, whose labels are numbers.
   void gather_targets(std::span<const uint32_t> rows, std::span<float> targets) const;
+  // Of a forecast: what the targets are if the number stays what it was in each window's last row.
+  void gather_last(std::span<const uint32_t> rows, std::span<float> targets) const;
+
+  const WindowRules& windows() const { return windows_; }
+  // What `sample` is made of: rows first_row() to first_row() + windows().span(), in the order that
+  // they came in.
+  uint32_t first_row(uint32_t sample) const;
 
   // A data set of `rows` only, in that order.
   Dataset select(std::span<const uint32_t> rows) const;
@@ -77,17 +94,27 @@ class Dataset {
   void keep(std::span<const uint32_t> rows);
 
  private:
+  size_t column_count() const { return feature_count_ / windows_.rows; }
+  void scale_targets(std::span<const float> numbers, std::span<const uint32_t> rows,
+                     std::span<float> targets) const;
+  void gather_values(std::span<const uint32_t> rows, std::span<float> features) const;
+  void gather_windows(std::span<const uint32_t> windows, std::span<float> features) const;
+  Bytes take_rows(std::span<const uint32_t> samples, std::vector<uint32_t>* first_rows) const;
+
   ElementType type_ = ElementType::kFloat32;
   Bytes values_;
   std::vector<uint32_t> shape_;
   std::vector<int32_t> labels_;
   std::vector<float> numbers_;
+  std::vector<float> last_numbers_;  // of a forecast
   float number_scale_ = 1;
   float number_offset_ = 0;
   uint32_t class_count_ = 0;
   size_t row_count_ = 0;
   size_t feature_count_ = 0;
-  // Either both of one element, or both of feature_count_.
+  WindowRules windows_;
+  std::vector<uint32_t> first_rows_;  // of each window; empty: a sample is a row
+  // Either both of one element, or both of column_count().
   std::vector<float> scale_ = {1};
   std::vector<float> offset_ = {0};
 };

@@ -47,8 +47,13 @@ ValueRange value_range(const Dataset& dataset) {
   }
   ValueRange range{
       *std::min_element(low.begin(), low.end()), *std::max_element(high.begin(), high.end()), {}};
-  for (size_t k = 0; k < low.size(); ++k)
-    if (low[k] == high[k]) range.constant_columns.push_back(k);
+  // A column of windows has a value at each place.
+  const size_t window = dataset.windows().rows;
+  for (size_t k = 0; k < low.size(); k += window)
+    if (std::equal(low.begin() + static_cast<std::ptrdiff_t>(k),
+                   low.begin() + static_cast<std::ptrdiff_t>(k + window),
+                   high.begin() + static_cast<std::ptrdiff_t>(k)))
+      range.constant_columns.push_back(k / window);
   return range;
 }
 
@@ -83,7 +88,7 @@ std::string name_list(const std::vector<std::string>& names) {
 
 std::string describe(const Dataset& dataset) {
   const std::string rows = with_commas(dataset.row_count());
-  std::string text = rows + " rows";
+  std::string text = rows + (dataset.windows().used() ? " windows" : " rows");
   if (dataset.shape().size() > 1) text += " of " + shape_text(dataset.shape());
   text +=
       " (" + with_commas(dataset.feature_count()) + " features, " + element_name(dataset.type());

@@ -38,7 +38,9 @@ class TableReader {
       : scanner_(std::move(scanner)),
         rows_(std::move(columns), scanner_.separator(), schema),
         schema_(schema) {
-    if (schema != nullptr && !schema->label_is_number()) classes_.emplace(schema->classes);
+    if (schema == nullptr) return;
+    if (!schema->label_is_number()) classes_.emplace(schema->classes);
+    if (schema->windows.used()) cutter_.emplace(schema->windows);
   }
 
   Status read_rows() {
@@ -56,14 +58,14 @@ class TableReader {
         continue;
       }
       ++row_count_;
-      if (const std::optional<RowFault> wrong = rows_.read(record, features)) {
-        PACELINE_TRY(leave_out(record, *wrong));
-        continue;
-      }
-      PACELINE_ASSIGN(const bool labelled, add_label(record));
-      if (!labelled) continue;
+      PACELINE_ASSIGN(const bool counts, take(record, features));
+      if (cutter_ && !counts) cutter_->leave_out();
+      if (!counts) continue;
       const auto raw = std::as_bytes(std::span(features));
       values_.insert(values_.end(), raw.begin(), raw.end());
+      ++taken_count_;
+      if (cutter_ && cutter_->add(rows_.time_s()))
+        first_rows_.push_back(static_cast<uint32_t>(taken_count_ - schema_->windows.span()));
     }
   }
 
@@ -82,9 +84,11 @@ class TableReader {
     Dataset dataset(ElementType::kFloat32, std::move(values_), {feature_count},
                     std::move(classes.labels), std::max(class_count, found));
     if (!numbers_.empty()) dataset.set_numbers(std::move(numbers_));
+    if (cutter_) PACELINE_TRY(make_windows(&dataset));
     dataset.column_names = rows_.columns().feature_names;
     dataset.class_names = std::move(classes.names);
-    dataset.notes = rows_.columns().notes;
+    dataset.notes.insert(dataset.notes.begin(), rows_.columns().notes.begin(),
+                         rows_.columns().notes.end());
     if (empty_row_count_ > 0)
       dataset.notes.push_back(format_text("rows without content, skipped: %zu", empty_row_count_));
     bad_.note("rows that can't be read, skipped", &dataset.notes);
@@ -101,6 +105,30 @@ class TableReader {
     return format_text("row %zu (line %zu)%s", row_count_, record.line, text.c_str());
   }
 
+  // Whether the row counts; its features are then in `features`, its label with the others.
+  Result<bool> take(const CsvRecord& record, std::span<float> features) {
+    if (const std::optional<RowFault> wrong = rows_.read(record, features)) {
+      PACELINE_TRY(leave_out(record, *wrong));
+      return false;
+    }
+    return add_label(record);
+  }
+
+  Status make_windows(Dataset* dataset) {
+    const WindowRules& rules = schema_->windows;
+    if (first_rows_.empty())
+      return fail(Code::kInvalidArgument,
+                  "none of %zu rows makes a sample: one takes %u rows without a break, and the "
+                  "longest such run has %llu; see data.window, data.horizon and data.gap_max",
+                  row_count_, rules.span(),
+                  static_cast<unsigned long long>(cutter_->longest_run()));
+    dataset->notes.push_back(format_text("%zu windows of %u rows, of %zu rows with %llu breaks",
+                                         first_rows_.size(), rules.rows, taken_count_,
+                                         static_cast<unsigned long long>(cutter_->break_count())));
+    dataset->set_windows(rules, std::move(first_rows_));
+    return {};
+  }
+
   // A line that can't be split into cells. An open quote takes the rest of the file with it.
   Status pass_broken_line(const Status& error) {
     const bool skip = schema_ != nullptr && schema_->skip_bad_rows &&
@@ -108,6 +136,7 @@ class TableReader {
     if (!skip) return error;
     ++row_count_;
     bad_.add(error.message());
+    if (cutter_) cutter_->leave_out();
     scanner_.pass_line();
     return {};
   }
@@ -165,6 +194,9 @@ class TableReader {
   std::vector<int32_t> labels_;
   std::vector<float> numbers_;  // labels that are numbers
   Bytes values_;
+  std::optional<WindowCutter> cutter_;  // where a sample is several rows
+  std::vector<uint32_t> first_rows_;    // of each window, in what was taken
+  size_t taken_count_ = 0;
   size_t row_count_ = 0;
   size_t empty_row_count_ = 0;
   LeftOut bad_, missing_, unknown_;

@@ -6,6 +6,7 @@
 #include "runtime/base/check.h"
 #include "runtime/data/load.h"
 #include "runtime/data/number_text.h"
+#include "runtime/data/time_text.h"
 
 namespace paceline {
 
@@ -24,6 +25,9 @@ RowReader::RowReader(TableColumns columns, char separator, const DataSchema* sch
     : columns_(std::move(columns)), comma_allowed_(separator == ';'), label_needed_(label_needed) {
   if (schema == nullptr) return;
   label_is_number_ = schema->label_is_number();
+  label_is_feature_ =
+      has_label() && columns_.columns[columns_.label_index].role == ColumnRole::kFeature;
+  time_unit_s_ = schema->windows.time_unit_s;
   missing_ = schema->missing;
   missing_texts_ = schema->missing_values;
   for (const std::string& text : missing_texts_)
@@ -56,16 +60,26 @@ std::optional<RowFault> RowReader::read(const CsvRecord& record, std::span<float
             break;
           }
         }
-        if (std::optional<RowFault> wrong = read_number(record, i, &features[column.feature]))
+        if (std::optional<RowFault> wrong =
+                read_number(record, i, false, &features[column.feature]))
           return wrong;
         break;
     }
   }
-  return std::nullopt;
+  if (label_is_feature_)
+    if (std::optional<RowFault> wrong = read_label(record)) return wrong;
+  return columns_.time_index == TableColumns::kNone ? std::nullopt : read_time(record);
+}
+
+std::optional<RowFault> RowReader::read_time(const CsvRecord& record) {
+  time_s_ = parse_time(record.cells[columns_.time_index], time_unit_s_);
+  if (time_s_) return std::nullopt;
+  return fault(record, columns_.time_index,
+               "is not a time: a number, or as 2015-02-04 17:51:00; or leave data.time out");
 }
 
 std::optional<RowFault> RowReader::read_number(const CsvRecord& record, size_t column,
-                                               float* value) {
+                                               bool as_label, float* value) {
   const std::string_view cell = record.cells[column];
   std::optional<float> number = parse_float32(cell);
   // Only where a comma may be a mark can there be two of them.
@@ -79,7 +93,7 @@ std::optional<RowFault> RowReader::read_number(const CsvRecord& record, size_t c
                            ? std::ranges::find(missing_numbers_, *number) != missing_numbers_.end()
                            : is_missing_text(cell);
   if (missing) {
-    const uint32_t feature = columns_.columns[column].feature;
+    const uint32_t feature = as_label ? TableColumns::kNone : columns_.columns[column].feature;
     if (missing_ != MissingRule::kMean || feature == TableColumns::kNone) {
       RowFault wrong = fault(record, column, "is a missing value");
       if (missing_ == MissingRule::kError)
@@ -99,7 +113,7 @@ std::optional<RowFault> RowReader::read_number(const CsvRecord& record, size_t c
 std::optional<RowFault> RowReader::read_label(const CsvRecord& record) {
   if (label_is_number_) {
     float number = 0;
-    std::optional<RowFault> wrong = read_number(record, columns_.label_index, &number);
+    std::optional<RowFault> wrong = read_number(record, columns_.label_index, true, &number);
     label_number_ = wrong ? std::nullopt : std::optional(number);
     return label_needed_ ? wrong : std::nullopt;
   }

@@ -45,6 +45,8 @@ class RowReader {
   // Of the record that read() took last: the label where it is a number; nullopt where there is
   // none, as a label that is not needed may be missing or no number.
   std::optional<float> label_number() const { return label_number_; }
+  // Of the record that read() took last, where the run names a column of times.
+  std::optional<double> time_s() const { return time_s_; }
   // Of a record that read() took.
   std::string_view label(const CsvRecord& record) const {
     return record.cells[columns_.label_index];
@@ -52,8 +54,11 @@ class RowReader {
   RowFault fault(const CsvRecord& record, size_t column, const std::string& reason) const;
 
  private:
-  std::optional<RowFault> read_number(const CsvRecord& record, size_t column, float* value);
+  // A mean stands for no label.
+  std::optional<RowFault> read_number(const CsvRecord& record, size_t column, bool as_label,
+                                      float* value);
   std::optional<RowFault> read_label(const CsvRecord& record);
+  std::optional<RowFault> read_time(const CsvRecord& record);
   RowFault not_a_number(const CsvRecord& record, size_t column) const;
   std::optional<RowFault> check_mark(const CsvRecord& record, size_t column, size_t mark);
   bool is_missing_text(std::string_view cell) const;
@@ -63,7 +68,10 @@ class RowReader {
   bool comma_allowed_;
   bool label_needed_;
   bool label_is_number_ = false;
+  bool label_is_feature_ = false;
   std::optional<float> label_number_;
+  double time_unit_s_ = 1;
+  std::optional<double> time_s_;
   char decimal_mark_ = 0;  // once one was seen
   std::string with_point_;
   MissingRule missing_ = MissingRule::kError;

@@ -12,6 +12,7 @@ namespace paceline {
 namespace {
 
 constexpr double kScaleMax = 1e30;
+constexpr uint32_t kWindowRowsMax = 65'536;
 
 void trim(std::string* text) {
   const size_t first = text->find_first_not_of(" \t\r\n");
@@ -66,10 +67,74 @@ Status check_together(const DataSchema& schema, bool has_rules) {
     return fail(Code::kInvalidArgument,
                 "run: [data] has rules for rows, but names no columns; give columns, label and "
                 "classes");
+  // A forecast's label is a later value of what may well be a feature.
   for (const std::string& column : schema.columns)
-    if (column == schema.label)
+    if (column == schema.label && !schema.forecasts())
       return fail(Code::kInvalidArgument, "run: data.columns holds the label %s; take it out",
                   quote_for_message(column).c_str());
+  return {};
+}
+
+Status read_time_unit(const std::string& unit, WindowRules* windows) {
+  struct Unit {
+    const char* name;
+    double seconds;
+  };
+  for (const Unit& known : {Unit{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}})
+    if (unit == known.name) {
+      windows->time_unit_s = known.seconds;
+      return {};
+    }
+  return fail(Code::kInvalidArgument,
+              "run: data.time_unit is %s, has to be \"s\", \"ms\", \"us\" or \"ns\"",
+              quote_for_message(unit).c_str());
+}
+
+Status read_windows(ConfigSection* data, DataSchema* schema) {
+  WindowRules& windows = schema->windows;
+  std::string task = "label", unit = "s";
+  data->read("task", &task);
+  data->read("horizon", &windows.horizon, 1, kWindowRowsMax);
+  data->read("window", &windows.rows, 1, kWindowRowsMax);
+  windows.stride = windows.rows;
+  data->read("stride", &windows.stride, 1, kWindowRowsMax);
+  data->read("time", &windows.time);
+  data->read("time_unit", &unit);
+  data->read("gap_max", &windows.gap_max, 0, 1e9);
+  trim(&windows.time);
+  PACELINE_TRY(read_time_unit(unit, &windows));
+  if (task != "label" && task != "forecast")
+    return fail(Code::kInvalidArgument, "run: data.task is %s, has to be \"forecast\", or left out",
+                quote_for_message(task).c_str());
+  if ((task == "forecast") != (windows.horizon > 0))
+    return fail(Code::kInvalidArgument,
+                "run: data.task = \"forecast\" and data.horizon, how many rows ahead, go together");
+  return {};
+}
+
+// What only makes sense beside something else that is not there.
+Status check_windows(ConfigSection* data, const DataSchema& schema) {
+  const WindowRules& windows = schema.windows;
+  for (const char* key : {"stride", "time", "time_unit", "gap_max"})
+    if (!windows.used() && data->has(key))
+      return fail(Code::kInvalidArgument,
+                  "run: data.%s is of windows; give data.window, how many rows one has", key);
+  if (windows.used() && !schema.names_columns())
+    return fail(Code::kInvalidArgument,
+                "run: [data] has windows, but names no columns; give columns and label");
+  if (schema.forecasts() && !schema.label_is_number())
+    return fail(Code::kInvalidArgument,
+                "run: data.task = \"forecast\" is of a number; leave data.classes out");
+  if (!windows.time.empty() && !data->has("gap_max"))
+    return fail(Code::kInvalidArgument,
+                "run: data.time needs data.gap_max, the seconds that neighbours may be apart");
+  if (windows.time.empty() && data->has("time_unit"))
+    return fail(Code::kInvalidArgument, "run: data.time_unit is of data.time; give that, too");
+  if (windows.time.empty() &&
+      windows.gap_max != static_cast<double>(static_cast<uint32_t>(windows.gap_max)))
+    return fail(Code::kInvalidArgument,
+                "run: data.gap_max is %g, but without data.time it counts rows that were left out",
+                windows.gap_max);
   return {};
 }
 
@@ -111,7 +176,15 @@ Status DataSchema::check_model(uint64_t input_features, uint32_t class_count,
     return fail(Code::kInvalidArgument,
                 "run: a model that gives numbers needs [data] with columns and label");
   if (!names_columns()) return {};
-  if (columns.size() != input_features)
+  if (windows.used() && columns.size() * uint64_t{windows.rows} != input_features)
+    return fail(
+        Code::kInvalidArgument,
+        "run: windows of %u rows of %zu columns have %llu values, but model.input has %llu; "
+        "give model.input = [%zu, %u]",
+        windows.rows, columns.size(),
+        static_cast<unsigned long long>(columns.size() * uint64_t{windows.rows}),
+        static_cast<unsigned long long>(input_features), columns.size(), windows.rows);
+  if (!windows.used() && columns.size() != input_features)
     return fail(Code::kInvalidArgument,
                 "run: [data] names %zu columns, but model.input has %llu values; make them equal",
                 columns.size(), static_cast<unsigned long long>(input_features));
@@ -154,7 +227,9 @@ Result<DataSchema> parse_data_schema(std::string_view toml) {
   data.read("missing_values", &missing_values);
   data.read("bad_rows", &bad_rows);
   const bool scales_label = data.has("label_scale") || data.has("label_offset");
+  const Status windows = read_windows(&data, &schema);
   PACELINE_TRY(data.finish());
+  PACELINE_TRY(windows);
 
   trim(&schema.label);
   PACELINE_TRY(check_names("columns", &schema.columns));
@@ -162,6 +237,7 @@ Result<DataSchema> parse_data_schema(std::string_view toml) {
   PACELINE_TRY(check_names("ignore", &schema.ignored));
   PACELINE_TRY(check_together(schema, !missing.empty() || !missing_values.empty() ||
                                           !bad_rows.empty() || !schema.ignored.empty()));
+  PACELINE_TRY(check_windows(&data, schema));
   PACELINE_TRY(scale_label(label_scale, label_offset, scales_label, &schema));
   PACELINE_ASSIGN(schema.scale, scaling("scale", scale, schema.columns.size()));
   PACELINE_ASSIGN(schema.offset, scaling("offset", offset, schema.columns.size()));

@@ -14,6 +14,13 @@
 //   missing = "skip"          # a row with a missing value: "error", "skip", "mean"
 //   missing_values = ["", "NA", "-200"]  # what stands where a value is missing
 //   bad_rows = "error"        # a row that can't be read: "error", "skip"
+//   window = 64               # a sample is so many rows, [columns][rows]; without, it is one
+//   stride = 32               # rows from one window to the next; without, as many as the window's
+//   time = "clock"            # a column with the rows' times, as time_text.h reads them
+//   time_unit = "ms"          # of times that are numbers: "s", "ms", "us", "ns"
+//   gap_max = 0.5             # seconds between neighbours; without `time` rows left out between
+//   them task = "forecast"         # the label is the number that stands `horizon` rows later
+//   horizon = 24
 //
 // Without `columns` a file's rows are taken as they stand, and only one scale and offset may be
 // given.
@@ -25,6 +32,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/data/windows.h"
 
 namespace paceline {
 
@@ -46,9 +54,11 @@ struct DataSchema {
   MissingRule missing = MissingRule::kError;
   std::vector<std::string> missing_values = {"", "NA", "N/A", "NaN", "nan", "null", "?"};
   bool skip_bad_rows = false;
+  WindowRules windows;
 
   bool names_columns() const { return !columns.empty(); }
   bool label_is_number() const { return names_columns() && classes.empty(); }
+  bool forecasts() const { return windows.horizon > 0; }
   // Errors: kInvalidArgument where a model of so many inputs and classes (0: it gives numbers)
   // can't take such rows.
   Status check_model(uint64_t input_features, uint32_t class_count, uint32_t output_count) const;

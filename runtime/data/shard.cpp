@@ -185,4 +185,29 @@ HoldOut split_hold_out(size_t row_count) {
   return split;
 }
 
+HoldOut split_hold_out(const Dataset& samples) {
+  HoldOut split = split_hold_out(samples.row_count());
+  if (split.held_out.empty()) return split;
+  const uint64_t line = samples.first_row(split.held_out.front());
+  while (!split.training.empty() &&
+         uint64_t{samples.first_row(split.training.back())} + samples.windows().span() > line)
+    split.training.pop_back();
+  return split;
+}
+
+Result<std::vector<uint32_t>> shard_windows(const Dataset& windows, const ShardOptions& options) {
+  if (options.dirichlet_alpha != 0)
+    return fail(Code::kInvalidArgument,
+                "windows are dealt out in blocks of time; leave dirichlet= out of the shard");
+  const uint64_t count = std::min<uint64_t>(windows.row_count(), options.row_count_max);
+  const auto begin = static_cast<uint32_t>(count * options.index / options.count);
+  const auto end = static_cast<uint32_t>(count * (options.index + 1) / options.count);
+  std::vector<uint32_t> rows;
+  for (uint32_t i = begin; i < end; ++i)
+    if (begin == 0 ||
+        windows.first_row(i) >= uint64_t{windows.first_row(begin - 1)} + windows.windows().span())
+      rows.push_back(i);
+  return rows;
+}
+
 }  // namespace paceline

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/data/dataset.h"
 
 namespace paceline {
 
@@ -40,5 +41,11 @@ struct HoldOut {
 };
 // The last 10 % of the rows in order, at least 20, are held out; with fewer than 40 rows none are.
 HoldOut split_hold_out(size_t row_count);
+// The same of samples; training windows that share a row with one that is held out are dropped.
+HoldOut split_hold_out(const Dataset& samples);
+
+// The samples of shard options.index where they are windows: a block of time for each, and what
+// reaches over from the block before is dropped. Errors: kInvalidArgument for a skewed split.
+Result<std::vector<uint32_t>> shard_windows(const Dataset& windows, const ShardOptions& options);
 
 }  // namespace paceline

@@ -25,7 +25,9 @@ Status read_rows(const DataSchema* schema, LocalData* data) {
     const std::vector<int32_t> alike(dataset.numbers().size());
     const std::span<const int32_t> labels = alike.empty() ? dataset.labels() : alike;
     PACELINE_ASSIGN(std::vector<uint32_t> rows,
-                    shard_rows(labels, std::max(dataset.class_count(), 1u), source.shard));
+                    dataset.windows().used()
+                        ? shard_windows(dataset, source.shard)
+                        : shard_rows(labels, std::max(dataset.class_count(), 1u), source.shard));
     dataset.keep(rows);
   }
   if (dataset.row_count() == 0)
@@ -33,9 +35,10 @@ Status read_rows(const DataSchema* schema, LocalData* data) {
   if (!dataset.has_labels())
     return fail(Code::kInvalidArgument, "%s: no labels; give --labels FILE or --label-column NAME",
                 source.data_file.c_str());
-  data->split = split_hold_out(dataset.row_count());
-  log_info("%zu training rows, %zu held out, from %s", data->split.training.size(),
-           data->split.held_out.size(), source.data_file.c_str());
+  data->split = split_hold_out(dataset);
+  log_info("%zu training %s, %zu held out, from %s", data->split.training.size(),
+           dataset.windows().used() ? "windows" : "rows", data->split.held_out.size(),
+           source.data_file.c_str());
   return {};
 }
 
@@ -61,7 +64,9 @@ Status apply_schema(const DataSchema& schema, LocalData* data) {
     PACELINE_TRY(data->unread);
   }
   PACELINE_TRY(data->unread);
-  const size_t features = data->dataset.feature_count();
+  if (schema.windows.used() && !data->dataset.windows().used())
+    return fail(Code::kInvalidArgument, "the run wants windows of rows, and these are no table");
+  const size_t features = data->dataset.feature_count() / data->dataset.windows().rows;
   if (schema.scale.size() > 1 && schema.scale.size() != features)
     return fail(Code::kInvalidArgument, "the run scales %zu columns, the rows have %zu",
                 schema.scale.size(), features);

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstdio>
 
+#include "runtime/base/files.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/base/version.h"
 #include "runtime/data/describe.h"
@@ -51,6 +53,19 @@ std::string host_name() {
   char name[64] = {};
   if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "worker";
   return name;
+}
+
+Status describe_data(const std::string& file, const std::string& run_file, ReadOptions read) {
+  DataSchema schema;
+  if (!run_file.empty()) {
+    PACELINE_ASSIGN(const Bytes text, read_file(run_file, kRunTextBytesMax));
+    PACELINE_ASSIGN(schema,
+                    parse_data_schema({reinterpret_cast<const char*>(text.data()), text.size()}));
+    read.schema = &schema;
+  }
+  PACELINE_ASSIGN(const Dataset dataset, read_dataset(file, read));
+  std::printf("%s\n", describe(dataset).c_str());
+  return {};
 }
 
 struct PredictCommand {
@@ -168,7 +183,7 @@ int main(int argc, char** argv) {
   WorkerDaemonOptions options;
   std::string shard, link, level = "info";
   ReadOptions read;
-  std::string described;
+  std::string described, described_by;
   bool stop_with_parent = false;
 
   app.add_option("server", options.server,
@@ -212,6 +227,8 @@ int main(int argc, char** argv) {
   data->add_option("file", described, "the file")->required();
   data->add_option("--labels", read.label_file, "labels in a file of their own (IDX)");
   data->add_option("--label-column", read.label_column, "CSV: the column with the label");
+  data->add_option("--run", described_by,
+                   "as this run reads it: its columns, rules for rows, and windows");
   data->add_option("--ignore", read.ignored_columns,
                    "CSV: columns that are no features, such as a time; a,b for several")
       ->delimiter(',')
@@ -239,10 +256,7 @@ int main(int argc, char** argv) {
   if (const Status kernels = init_kernels(); !kernels.ok()) return report(kernels);
   if (stop_with_parent) prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (*data) {
-    const Result<Dataset> dataset = read_dataset(described, read);
-    if (!dataset) return report(dataset.error());
-    std::printf("%s\n", describe(*dataset).c_str());
-    return 0;
+    return report(describe_data(described, described_by, read));
   }
   if (*predict_command) return run_predict(std::move(predict));
   if (*join) return run_join(&join_options, options.state.folder);

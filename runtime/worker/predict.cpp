@@ -1,15 +1,10 @@
 #include "runtime/worker/predict.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
+#include <deque>
 #include <optional>
-#include <thread>
 
 #include "runtime/base/files.h"
 #include "runtime/base/json_text.h"
@@ -17,8 +12,7 @@
 #include "runtime/base/safetensors.h"
 #include "runtime/base/utf8.h"
 #include "runtime/data/class_list.h"
-#include "runtime/data/gzip.h"
-#include "runtime/data/load.h"
+#include "runtime/data/growing_file.h"
 #include "runtime/data/row_reader.h"
 #include "runtime/data/row_stream.h"
 #include "runtime/data/schema.h"
@@ -30,9 +24,6 @@ namespace paceline {
 namespace {
 
 constexpr uint64_t kModelFileBytesMax = kModelElementsMax * sizeof(float) + (uint64_t{16} << 20);
-constexpr uint64_t kDataBytesMax = uint64_t{1} << 30;  // unpacked at once
-constexpr size_t kReadBytes = 64 * 1024;
-constexpr std::chrono::milliseconds kFollowEvery(200);
 
 struct Model {
   RunSpec run;
@@ -81,77 +72,6 @@ Result<Model> load_model(const PredictOptions& options) {
   return model;
 }
 
-// Bytes of a file or of standard input as they come.
-class DataFile {
- public:
-  explicit DataFile(const PredictOptions& options) : options_(options) {}
-  DataFile(const DataFile&) = delete;
-  DataFile& operator=(const DataFile&) = delete;
-  ~DataFile() {
-    if (descriptor_ > STDIN_FILENO) ::close(descriptor_);
-  }
-
-  Status open() {
-    if (options_.data_file == "-") {
-      descriptor_ = STDIN_FILENO;
-      return {};
-    }
-    descriptor_ = ::open(options_.data_file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0)
-      return fail(errno == ENOENT ? Code::kNotFound : Code::kIo, "open %s: %s",
-                  options_.data_file.c_str(), std::strerror(errno));
-    return {};
-  }
-
-  Result<bool> more(std::string* text) {
-    for (;;) {
-      PACELINE_ASSIGN(const size_t count, read_some(text));
-      if (first_ && count > 0) {
-        first_ = false;
-        if (is_gzip(std::as_bytes(std::span(*text)))) return unpack(text);
-      }
-      if (count > 0) return true;
-      if (!options_.follow || unpacked_) return false;
-      std::this_thread::sleep_for(kFollowEvery);
-    }
-  }
-
- private:
-  Result<size_t> read_some(std::string* text) {
-    if (unpacked_) return size_t{0};
-    const size_t before = text->size();
-    text->resize(before + kReadBytes);
-    ssize_t count = 0;
-    do count = ::read(descriptor_, text->data() + before, kReadBytes);
-    while (count < 0 && errno == EINTR);
-    const int reason = errno;
-    text->resize(before + static_cast<size_t>(std::max<ssize_t>(count, 0)));
-    if (count < 0)
-      return fail(Code::kIo, "read %s: %s", options_.data_file.c_str(), std::strerror(reason));
-    return static_cast<size_t>(count);
-  }
-
-  // Packed data has an end: all of it at once.
-  Result<bool> unpack(std::string* text) {
-    for (;;) {
-      PACELINE_ASSIGN(const size_t count, read_some(text));
-      if (count == 0) break;
-      if (text->size() > kDataBytesMax)
-        return fail(Code::kResourceExhausted, "%s: too large", options_.data_file.c_str());
-    }
-    Result<Bytes> content = gunzip(std::as_bytes(std::span(*text)), kDataBytesMax);
-    if (!content) return fail_in(options_.data_file, content.error());
-    text->assign(reinterpret_cast<const char*>(content->data()), content->size());
-    unpacked_ = true;
-    return true;
-  }
-
-  const PredictOptions& options_;
-  int descriptor_ = -1;
-  bool first_ = true;
-  bool unpacked_ = false;
-};
-
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\r\n# ") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -169,6 +89,7 @@ struct Answer {
   // Of numbers, in the label's units.
   double value = 0;
   std::optional<float> true_value;
+  std::optional<float> last_value;  // of a forecast: what it starts from
 };
 
 // How far answers that are numbers are off, in the label's units.
@@ -182,7 +103,14 @@ class NumberScore {
     mean_ += from_mean / static_cast<double>(count_);
     spread_ += from_mean * (truth - mean_);
   }
+  // Beside it: how far off it is to say that nothing changes.
+  void add_same_as_last(double last, double truth) {
+    last_squares_ += (last - truth) * (last - truth);
+  }
   size_t count() const { return count_; }
+  double rmse_same_as_last() const {
+    return std::sqrt(last_squares_ / static_cast<double>(count_));
+  }
   double rmse() const { return std::sqrt(squares_ / static_cast<double>(count_)); }
   // The share of the rows' own variance that the answers explain; below 0 where their mean is
   // better.
@@ -190,12 +118,20 @@ class NumberScore {
 
  private:
   size_t count_ = 0;
-  double squares_ = 0, mean_ = 0, spread_ = 0;
+  double squares_ = 0, last_squares_ = 0, mean_ = 0, spread_ = 0;
 };
+
+// For answers windows end where they end; what is forecast is still to come.
+WindowRules without_horizon(WindowRules rules) {
+  rules.horizon = 0;
+  return rules;
+}
 
 std::string shown_name(const PredictOptions& options) {
   return options.data_file == "-" ? "standard input" : options.data_file;
 }
+
+constexpr int32_t kNoLabel = -1;
 
 class Predictor {
  public:
@@ -206,7 +142,11 @@ class Predictor {
         model_(std::move(model)),
         trainer_(std::move(trainer)),
         classes_(model_.schema.classes),
-        outputs_(model_.run.model.output_count) {}
+        outputs_(model_.run.model.output_count),
+        windows_(without_horizon(model_.schema.windows)),
+        spans_(model_.schema.windows),
+        labels_(model_.schema.windows.rows, kNoLabel),
+        label_counts_(model_.schema.classes.size()) {}
 
   Status run(RowStream* stream) {
     PACELINE_ASSIGN(const TableHeader header, stream->header());
@@ -219,20 +159,27 @@ class Predictor {
     has_truth_ = rows.has_label();
     if (!options_.json)
       output_.answer(std::string(numbers() ? "line,value,us" : "line,label,probability,us") +
-                     (has_truth_ ? ",truth\n" : "\n"));
+                     (!has_truth_   ? "\n"
+                      : forecasts() ? ",last\n"
+                                    : ",truth\n"));
     CsvRecord record;
     std::vector<float> features(rows.feature_count());
+    recent_.resize(features.size() * model_.schema.windows.rows);
+    sample_.resize(recent_.size());
     for (;;) {
       const Result<bool> more = stream->next(&record);
       if (!more && more.error().code() != Code::kCorrupt) return more.error();
       if (more && !*more) break;
       ++row_count_;
+      std::string wrong;
       if (!more)
-        complain(more.error().message());
-      else if (const std::optional<RowFault> wrong = rows.read(record, features))
-        complain(format_text("line %zu", record.line) + wrong->text);
+        wrong = more.error().message();
+      else if (const std::optional<RowFault> fault = rows.read(record, features))
+        wrong = format_text("line %zu", record.line) + fault->text;
+      if (wrong.empty())
+        PACELINE_TRY(take(record, rows, features));
       else
-        PACELINE_TRY(answer(record, rows, features));
+        complain(wrong);
     }
     finish();
     if (failed_count_ == 0) return {};
@@ -241,34 +188,47 @@ class Predictor {
   }
 
  private:
-  Status answer(const CsvRecord& record, const RowReader& rows, std::span<float> features) {
+  // A row that counts: it may end a window, and it may be what an earlier window's answer foretold.
+  Status take(const CsvRecord& record, const RowReader& rows, std::span<const float> features) {
+    ++taken_count_;
+    std::shift_left(recent_.begin(), recent_.end(), static_cast<std::ptrdiff_t>(features.size()));
+    std::ranges::copy(features, recent_.end() - static_cast<std::ptrdiff_t>(features.size()));
+    if (!numbers() && has_truth_) {
+      std::shift_left(labels_.begin(), labels_.end(), 1);
+      labels_.back() = classes_.find(rows.label(record)).value_or(kNoLabel);
+    }
+    if (windows_.add(rows.time_s())) PACELINE_TRY(answer(record, rows));
+    if (forecasts() && spans_.add(rows.time_s())) judge_forecast(rows);
+    return {};
+  }
+
+  Status answer(const CsvRecord& record, const RowReader& rows) {
     Answer answer;
     answer.line = record.line;
     const auto begin = std::chrono::steady_clock::now();
-    const std::vector<float>& scale = model_.schema.scale;
-    const std::vector<float>& offset = model_.schema.offset;
-    for (size_t i = 0; i < features.size(); ++i)
-      features[i] =
-          features[i] * scale[scale.size() == 1 ? 0 : i] + offset[offset.size() == 1 ? 0 : i];
-    PACELINE_TRY(trainer_->predict(model_.parameters, features, outputs_));
+    lay_out_window(recent_, recent_.size() / model_.schema.windows.rows, model_.schema.scale,
+                   model_.schema.offset, sample_);
+    PACELINE_TRY(trainer_->predict(model_.parameters, sample_, outputs_));
     const auto end = std::chrono::steady_clock::now();
     answer.micros = std::chrono::duration<double, std::micro>(end - begin).count();
     if (numbers())
       take_number(rows, &answer);
     else
-      take_class(record, rows, &answer);
+      take_class(&answer);
     output_.answer(options_.json ? json_line(answer) : csv_line(answer));
     return {};
   }
 
   bool numbers() const { return model_.schema.label_is_number(); }
 
-  void take_class(const CsvRecord& record, const RowReader& rows, Answer* answer) {
+  bool forecasts() const { return model_.schema.forecasts(); }
+
+  void take_class(Answer* answer) {
     const auto best = std::ranges::max_element(outputs_);
     answer->label = static_cast<int32_t>(best - outputs_.begin());
     answer->probability = *best;
-    if (has_truth_) answer->truth = classes_.find(rows.label(record));
-    if (!answer->truth) return;
+    if (std::ranges::find(labels_, kNoLabel) != labels_.end()) return;
+    answer->truth = label_of_window(labels_, label_counts_);
     ++judged_count_;
     right_count_ += *answer->truth == answer->label;
   }
@@ -277,12 +237,30 @@ class Predictor {
     const DataSchema& schema = model_.schema;
     answer->value = (static_cast<double>(outputs_[0]) - static_cast<double>(schema.label_offset)) /
                     static_cast<double>(schema.label_scale);
-    if (has_truth_) answer->true_value = rows.label_number();
+    if (!has_truth_) return;
+    if (forecasts()) {
+      answer->last_value = rows.label_number();
+      open_.push_back({taken_count_, answer->value, answer->last_value});
+      return;
+    }
+    answer->true_value = rows.label_number();
     if (answer->true_value) score_.add(answer->value, static_cast<double>(*answer->true_value));
+  }
+
+  void judge_forecast(const RowReader& rows) {
+    const uint64_t asked_at = taken_count_ - model_.schema.windows.horizon;
+    while (!open_.empty() && open_.front().row < asked_at) open_.pop_front();
+    if (open_.empty() || open_.front().row != asked_at) return;
+    const std::optional<float> truth = rows.label_number();
+    if (!truth || !open_.front().last) return;
+    score_.add(open_.front().value, static_cast<double>(*truth));
+    score_.add_same_as_last(static_cast<double>(*open_.front().last), static_cast<double>(*truth));
   }
 
   void complain(const std::string& what) {
     ++failed_count_;
+    windows_.leave_out();
+    spans_.leave_out();
     output_.complain(shown_name(options_) + ": " + what + "\n");
   }
 
@@ -293,8 +271,9 @@ class Predictor {
   std::string csv_line(const Answer& answer) const {
     if (numbers()) {
       std::string line = format_text("%zu,%.6g,%.1f", answer.line, answer.value, answer.micros);
+      const std::optional<float>& known = forecasts() ? answer.last_value : answer.true_value;
       if (has_truth_) line += ",";
-      if (answer.true_value) line += format_text("%.6g", static_cast<double>(*answer.true_value));
+      if (known) line += format_text("%.6g", static_cast<double>(*known));
       return line + "\n";
     }
     std::string line =
@@ -310,6 +289,8 @@ class Predictor {
                                      answer.value, answer.micros);
       if (answer.true_value)
         line += format_text(",\"truth\":%.6g", static_cast<double>(*answer.true_value));
+      if (answer.last_value)
+        line += format_text(",\"last\":%.6g", static_cast<double>(*answer.last_value));
       return line + "}\n";
     }
     std::string line = format_text(R"({"line":%zu,"label":%s,"probability":%.4f,"us":%.1f)",
@@ -320,10 +301,15 @@ class Predictor {
   }
 
   void finish() const {
+    const std::string beside = !forecasts()
+                                   ? std::string()
+                                   : format_text(options_.json ? ",\"rmse_same_as_last\":%.6g"
+                                                               : ", same as last: rmse %.6g",
+                                                 score_.rmse_same_as_last());
     if (score_.count() > 0)
-      output_.answer(format_text(options_.json ? "{\"rmse\":%.6g,\"r2\":%.4f,\"rows\":%zu}\n"
-                                               : "# rmse %.6g, r2 %.4f: %zu rows\n",
-                                 score_.rmse(), score_.r2(), score_.count()));
+      output_.answer(format_text(options_.json ? "{\"rmse\":%.6g,\"r2\":%.4f%s,\"rows\":%zu}\n"
+                                               : "# rmse %.6g, r2 %.4f%s: %zu rows\n",
+                                 score_.rmse(), score_.r2(), beside.c_str(), score_.count()));
     if (judged_count_ == 0) return;
     const double share = static_cast<double>(right_count_) / static_cast<double>(judged_count_);
     output_.answer(options_.json ? format_text("{\"accuracy\":%.4f,\"right\":%zu,\"rows\":%zu}\n",
@@ -338,6 +324,18 @@ class Predictor {
   std::unique_ptr<Trainer> trainer_;
   ClassList classes_;
   std::vector<float> outputs_;  // probabilities, or a number
+  WindowCutter windows_, spans_;
+  std::vector<float> recent_;    // the newest rows, as many as a window has
+  std::vector<int32_t> labels_;  // theirs
+  std::vector<uint32_t> label_counts_;
+  std::vector<float> sample_;
+  struct OpenForecast {
+    uint64_t row;
+    double value;
+    std::optional<float> last;
+  };
+  std::deque<OpenForecast> open_;  // whose row has not come yet
+  uint64_t taken_count_ = 0;
   bool has_truth_ = false;
   size_t row_count_ = 0, failed_count_ = 0, judged_count_ = 0, right_count_ = 0;
   NumberScore score_;
@@ -349,7 +347,7 @@ Status predict_rows(const PredictOptions& options, const PredictOutput& output) 
   PACELINE_ASSIGN(Model model, load_model(options));
   PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
                   make_trainer(model.run.model, 1, options.backend, model.run.training.loss));
-  DataFile data(options);
+  GrowingFile data(options.data_file, options.follow);
   PACELINE_TRY(data.open());
   RowStream stream([&](std::string* text) { return data.more(text); });
   const Status status =

@@ -73,6 +73,34 @@ bool notes_say(const Dataset& dataset, std::string_view words) {
 }  // namespace
 
 TEST_SUITE("data/schema") {
+  TEST_CASE("windows: each key needs the ones that give it a meaning, and says which") {
+    const auto with = [](const std::string& keys) {
+      return error_of(
+          "[data]\ncolumns = [\"a\", \"b\"]\nlabel = \"y\"\nclasses = [\"0\", \"1\"]\n" + keys);
+    };
+    CHECK(with("window = 8\n").empty());
+    CHECK(
+        with("window = 8\nstride = 2\ntime = \"t\"\ntime_unit = \"ms\"\ngap_max = 0.5\n").empty());
+    CHECK(contains(with("stride = 2\n"), "data.stride is of windows; give data.window"));
+    CHECK(contains(with("gap_max = 2\n"), "data.gap_max is of windows"));
+    CHECK(contains(with("window = 0\n"), "data.window has to be"));
+    CHECK(contains(with("window = 8\ntime = \"t\"\n"), "data.time needs data.gap_max"));
+    CHECK(contains(with("window = 8\ntime_unit = \"ms\"\n"), "data.time_unit is of data.time"));
+    CHECK(contains(with("window = 8\ntime_unit = \"h\"\n"), "data.time_unit is 'h'"));
+    CHECK(contains(with("window = 8\ngap_max = 0.5\n"), "counts rows that were left out"));
+    CHECK(contains(with("task = \"forecast\"\n"), "go together"));
+    CHECK(contains(with("horizon = 3\n"), "go together"));
+    CHECK(contains(with("task = \"forcast\"\n"), "data.task is 'forcast'"));
+    CHECK(contains(with("task = \"forecast\"\nhorizon = 3\n"), "leave data.classes out"));
+    CHECK(contains(error_of("[data]\nwindow = 8\n"), "names no columns"));
+    const DataSchema forecast = schema_of(
+        "[data]\ncolumns = [\"a\", \"y\"]\nlabel = \"y\"\ntask = \"forecast\"\nhorizon = 3\n"
+        "window = 8\n");
+    CHECK(forecast.windows.stride == 8);
+    CHECK(forecast.check_model(16, 0, 1).ok());
+    CHECK(contains(forecast.check_model(2, 0, 1).message(), "give model.input = [2, 8]"));
+  }
+
   TEST_CASE("parse: names are trimmed, one scale serves all columns, none is as before") {
     const DataSchema schema = schema_of(kWhole);
     CHECK(schema.columns == std::vector<std::string>{"ax", "sound"});
