@@ -9,6 +9,8 @@
 #include "runtime/base/nearest.h"
 #include "runtime/data/describe.h"
 #include "runtime/data/number_text.h"
+#include "runtime/train/model.h"
+#include "server/init_windows.h"
 
 namespace paceline {
 
@@ -21,6 +23,8 @@ constexpr uint32_t kHiddenMin = 16, kHiddenMax = 128;
 // A short run on small tables: so many passes over the sample's rows, the held-out tenth left out.
 constexpr size_t kPasses = 20, kBatch = 32, kStepsPerExchange = 16;
 constexpr size_t kRoundsMin = 100;
+// A forecast has to be better than "nothing changes": small weights and large steps are not.
+constexpr double kRate = 0.02, kForecastRate = 0.005, kKeep = 0.995;
 constexpr double kMissingSkippedMax = 0.2;  // of the rows; above, the mean stands in
 
 using Names = std::vector<std::string>;
@@ -35,9 +39,15 @@ struct Choice {
   std::string label_reason;
   Names classes;  // none: the label is a number
   bool regress() const { return classes.empty(); }
+  WindowChoice windows;
+  bool forecasts() const { return windows.horizon > 0; }
   std::vector<LeftOut> left_out;
   Names other_labels;  // columns that could be meant
 };
+
+bool is_ignored(const ColumnProfile& column, const InitOptions& options) {
+  return std::ranges::find(options.ignored, column.name) != options.ignored.end();
+}
 
 bool is_number(const std::string& text) { return parse_float32(text).has_value(); }
 
@@ -111,43 +121,63 @@ Status check_label(const ColumnProfile& column) {
   return {};
 }
 
+Status check_forecast(const ColumnProfile& column, const InitOptions& options) {
+  if (!options.label.empty())
+    return fail(Code::kInvalidArgument, "--forecast names the label; leave --label out");
+  if (column.kind == ColumnKind::kNumbers && column.deviation > 0) return {};
+  return fail(Code::kInvalidArgument,
+              "'%s' can't be forecast: its values are not numbers that vary", column.name.c_str());
+}
+
+// A column that the user names, or the last one that fits.
+Status choose_label(const TableProfile& table, const InitOptions& options, Choice* choice) {
+  if (choice->forecasts()) {
+    PACELINE_ASSIGN(choice->label, column_named(table, options.forecast));
+    PACELINE_TRY(check_forecast(*choice->label, options));
+    choice->label_reason = format_text("%u rows ahead, as you said", options.horizon);
+    return {};
+  }
+  if (!options.label.empty()) {
+    PACELINE_ASSIGN(choice->label, column_named(table, options.label));
+    PACELINE_TRY(check_label(*choice->label));
+    choice->label_reason = "as you said";
+  }
+  // Classes before numbers: a measured number is a feature more often than a label.
+  const auto take_last = [&](auto fits, const char* reason) {
+    const bool open = choice->label == nullptr;
+    for (const ColumnProfile& column : table.columns)
+      if (fits(column) && !is_ignored(column, options)) {
+        if (open) choice->label = &column;
+        choice->other_labels.push_back(column.name);
+      }
+    if (open) choice->label_reason = reason;
+  };
+  take_last([&](const ColumnProfile& c) { return can_be_label(c, table.row_count); },
+            "the last column with few different values");
+  if (choice->label == nullptr)
+    take_last(can_be_number, "the last column with many numbers, as none has few values");
+  if (choice->label == nullptr)
+    return fail(Code::kInvalidArgument,
+                "no column holds 2 to %zu classes, each in %zu rows or more, or more than %zu "
+                "different numbers; name the label with --label",
+                kClassesProposedMax, kRowsPerClassMin, kClassesProposedMax);
+  std::erase(choice->other_labels, choice->label->name);
+  if (!can_be_number(*choice->label)) choice->classes = classes_of(*choice->label);
+  return {};
+}
+
 Result<Choice> choose(const TableProfile& table, const InitOptions& options) {
   Choice choice;
   for (const std::string& name : options.ignored) {
     PACELINE_ASSIGN(const ColumnProfile* column, column_named(table, name));
     choice.left_out.push_back({column->name, "as you said"});
   }
-  const auto ignored = [&](const ColumnProfile& column) {
-    return std::ranges::find(options.ignored, column.name) != options.ignored.end();
-  };
-  if (!options.label.empty()) {
-    PACELINE_ASSIGN(choice.label, column_named(table, options.label));
-    PACELINE_TRY(check_label(*choice.label));
-    choice.label_reason = "as you said";
-  }
-  // Classes before numbers: a measured number is a feature more often than a label.
-  const auto take_last = [&](auto fits, const char* reason) {
-    const bool open = choice.label == nullptr;
-    for (const ColumnProfile& column : table.columns)
-      if (fits(column) && !ignored(column)) {
-        if (open) choice.label = &column;
-        choice.other_labels.push_back(column.name);
-      }
-    if (open) choice.label_reason = reason;
-  };
-  take_last([&](const ColumnProfile& c) { return can_be_label(c, table.row_count); },
-            "the last column with few different values");
-  if (choice.label == nullptr)
-    take_last(can_be_number, "the last column with many numbers, as none has few values");
-  if (choice.label == nullptr)
-    return fail(Code::kInvalidArgument,
-                "no column holds 2 to %zu classes, each in %zu rows or more, or more than %zu "
-                "different numbers; name the label with --label",
-                kClassesProposedMax, kRowsPerClassMin, kClassesProposedMax);
-  std::erase(choice.other_labels, choice.label->name);
-  if (!can_be_number(*choice.label)) choice.classes = classes_of(*choice.label);
+  choice.windows = choose_windows(table, options);
+  PACELINE_TRY(choose_label(table, options, &choice));
   for (const ColumnProfile& column : table.columns) {
-    if (&column == choice.label || ignored(column)) continue;
+    if (is_ignored(column, options)) continue;
+    // What is forecast is a feature, too: what it was tells most of what it will be.
+    if (&column == choice.label && !choice.forecasts()) continue;
     if (const char* why = why_no_feature(column))
       choice.left_out.push_back({column.name, why});
     else
@@ -169,8 +199,8 @@ uint32_t hidden_units(size_t features, size_t classes) {
 
 size_t output_count(const Choice& choice) { return choice.regress() ? 1 : choice.classes.size(); }
 
-size_t rounds_of(size_t row_count) {
-  const size_t steps = row_count * 9 / 10 * kPasses / kBatch;
+size_t rounds_of(size_t row_count, const WindowChoice& windows) {
+  const size_t steps = row_count / windows.stride * 9 / 10 * kPasses / kBatch;
   return std::max(kRoundsMin, steps / kStepsPerExchange + 1);
 }
 
@@ -230,6 +260,7 @@ std::string data_table(const TableProfile& table, const Choice& choice, bool com
   }
   text += "]\nlabel = " + json_quoted(choice.label->name) + "\n";
   text += choice.regress() ? number_text(*choice.label) : class_text(choice);
+  text += window_keys(choice.windows);
   if (!ignored.empty()) text += reasons + "ignore = " + quoted_list(ignored) + "\n";
   text +=
       "# x = value * scale + offset, which is (value - mean) / standard deviation: the same on "
@@ -249,34 +280,51 @@ std::string data_table(const TableProfile& table, const Choice& choice, bool com
   return text;
 }
 
-std::string run_text(const TableProfile& table, const Choice& choice, const InitOptions& options,
-                     bool commented) {
+std::string model_text(const Choice& choice) {
   const size_t features = choice.features.size(), outputs = output_count(choice);
-  std::string text = format_text(
-      "# A run of Paceline, proposed from %zu rows. Serve it:  edge_server serve %s\n"
-      "# Workers need nothing of this file: they get it from the server.\n\n",
-      table.row_count, options.run_file.c_str());
-  text += data_table(table, choice, commented);
-  text += format_text(
+  const char* kind = choice.regress() ? "outputs" : "classes";
+  if (choice.windows.used())
+    return format_text("[model]\ninput = [%zu, %u]          # columns, rows\n%s = %zu\n\n",
+                       features, choice.windows.rows, kind, outputs) +
+           window_layers(choice.windows, outputs);
+  return format_text(
       "[model]\ninput = [%zu]\n%s = %zu\n\n"
       "[[layer]]\ntype = \"dense\"\nunits = %u                # more for harder tables\n"
       "[[layer]]\ntype = \"relu\"\n"
       "[[layer]]\ntype = \"dense\"\nunits = %zu                 # as many as %s\n\n",
-      features, choice.regress() ? "outputs" : "classes", outputs, hidden_units(features, outputs),
-      outputs, choice.regress() ? "numbers" : "classes");
-  text += "[training]\n";
+      features, kind, outputs, hidden_units(features, outputs), outputs,
+      choice.regress() ? "numbers" : "classes");
+}
+
+std::string training_text(const Choice& choice) {
+  std::string text = "[training]\n";
   if (choice.regress())
     text += "loss = \"mse\"             # or \"huber\": rows that are far off pull less\n";
-  text += format_text(
-      "batch = %zu                # rows of one local step\n"
-      "rate = 0.02               # learning rate; lower it if the loss does not settle\n"
-      "momentum = 0.9\n"
-      "keep = 0.995              # weight decay: factor at each exchange; 1 is none, 0.97 is much\n"
-      "seed = 1\n\n"
-      "[communication]\npace = \"compat\"           # edge_server paces lists them\n"
-      "freq = \"fixed:%zu\"         # local steps between exchanges; edge_server freqs lists "
-      "more\n\n",
-      kBatch, kStepsPerExchange);
+  return text +
+         format_text(
+             "batch = %zu                # rows of one local step\n"
+             "rate = %-5g              # learning rate; lower it if the loss does not settle\n"
+             "momentum = 0.9\n"
+             "keep = %-5g              # weight decay: factor at each exchange; 1 is none, 0.97 is "
+             "much\n"
+             "seed = 1\n\n"
+             "[communication]\npace = \"compat\"           # edge_server paces lists them\n"
+             "freq = \"fixed:%zu\"         # local steps between exchanges; edge_server freqs "
+             "lists "
+             "more\n%s\n",
+             kBatch, choice.forecasts() ? kForecastRate : kRate, choice.forecasts() ? 1 : kKeep,
+             kStepsPerExchange,
+             choice.forecasts() ? "rate_end = 0.05           # share of the rate at the run's end\n"
+                                : "");
+}
+
+std::string run_text(const TableProfile& table, const Choice& choice, const InitOptions& options,
+                     bool commented) {
+  std::string text = format_text(
+      "# A run of Paceline, proposed from %zu rows. Serve it:  edge_server serve %s\n"
+      "# Workers need nothing of this file: they get it from the server.\n\n",
+      table.row_count, options.run_file.c_str());
+  text += data_table(table, choice, commented) + model_text(choice) + training_text(choice);
   text += format_text(
       "[server]\nlisten = \"0.0.0.0:7433\"\n"
       "state = \"paceline-state\"  # checkpoints and the model; the run goes on from here after a "
@@ -284,7 +332,7 @@ std::string run_text(const TableProfile& table, const Choice& choice, const Init
       "min_workers = %u           # nobody trains before so many are there\n"
       "rounds = %zu              # %zu passes over as many rows as the sample has; 0: until "
       "Ctrl-C\n",
-      options.workers, rounds_of(table.row_count), kPasses);
+      options.workers, rounds_of(table.row_count, choice.windows), kPasses);
   return text;
 }
 
@@ -301,18 +349,19 @@ std::string label_text(const Choice& choice) {
 }
 
 std::string summary_text(const TableProfile& table, const Choice& choice,
-                         const InitOptions& options) {
+                         const InitOptions& options, uint64_t parameters) {
   Names features;
   for (const ColumnProfile* column : choice.features) features.push_back(column->name);
   const size_t outputs = output_count(choice);
   const uint32_t hidden = hidden_units(features.size(), outputs);
+  const size_t inputs = features.size() * choice.windows.rows;
   std::string text =
       format_text("rows      %zu in %s\n", table.row_count, options.sample_file.c_str());
   text += format_text("features  %zu: %s\n", features.size(), name_list(features).c_str());
   text += format_text("label     %s, %s", choice.label->name.c_str(), choice.label_reason.c_str());
   if (!choice.other_labels.empty())
     text += "; --label takes another: " + name_list(choice.other_labels);
-  text += "\n" + label_text(choice);
+  text += "\n" + label_text(choice) + window_summary(choice.windows);
   for (const LeftOut& column : choice.left_out)
     text += "left out  " + column.name + ": " + column.why + "\n";
   if (table.missing_row_count > 0)
@@ -328,10 +377,12 @@ std::string summary_text(const TableProfile& table, const Choice& choice,
   text +=
       "scale     each column by its mean and standard deviation here, the same on every board\n";
   text += format_text("length    %zu rounds, %zu passes over so many rows on each board\n",
-                      rounds_of(table.row_count), kPasses);
-  text += format_text("net       %zu inputs, %u hidden units, %zu %s: %zu parameters\n",
-                      features.size(), hidden, outputs, choice.regress() ? "outputs" : "classes",
-                      (features.size() + 1) * hidden + (hidden + 1) * outputs);
+                      rounds_of(table.row_count, choice.windows), kPasses);
+  text += format_text("net       %zu inputs, %s, %zu %s: %llu parameters\n", inputs,
+                      choice.windows.used() ? "convolutions along the rows"
+                                            : format_text("%u hidden units", hidden).c_str(),
+                      outputs, choice.regress() ? "outputs" : "classes",
+                      static_cast<unsigned long long>(parameters));
   return text;
 }
 
@@ -358,7 +409,10 @@ Result<RunProposal> propose_run(const TableProfile& table, const InitOptions& op
         "%zu features make a description of %zu bytes, at most %zu travel to a worker; leave "
         "columns out with --ignore",
         choice.features.size(), toml.size(), kRunTextBytesMax);
-  return RunProposal{std::move(toml), summary_text(table, choice, options)};
+  PACELINE_ASSIGN(const ModelSpec model, parse_model(toml));
+  uint64_t parameters = 0;
+  for (const TensorSpec& tensor : model.layout.tensors()) parameters += tensor.count;
+  return RunProposal{std::move(toml), summary_text(table, choice, options, parameters)};
 }
 
 Result<std::string> init_run(const InitOptions& options) {

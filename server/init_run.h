@@ -16,8 +16,12 @@ struct InitOptions {
   // Empty: the last column with few different values, else the last with many numbers.
   std::string label;
   std::vector<std::string> ignored;  // besides what is no feature by itself
-  uint32_t workers = 1;              // boards that the run waits for
-  bool force = false;                // replaces run_file
+  // Rows of a sample. 0: by the table's times, 1 where it has none.
+  uint32_t window = 0;
+  std::string forecast;  // a column whose value `horizon` rows ahead is the label; empty: none
+  uint32_t horizon = 1;
+  uint32_t workers = 1;  // boards that the run waits for
+  bool force = false;    // replaces run_file
 };
 
 struct RunProposal {

@@ -242,6 +242,15 @@ CLI::App* add_init(CLI::App& app, std::string* folder, InitOptions* options) {
   command->add_option("--ignore", options->ignored, "columns that are no features; a,b for several")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command
+      ->add_option("--window", options->window,
+                   "rows of a sample; 1: single rows (by the table's times, if it has some)")
+      ->check(CLI::Range(1, 65'536));
+  command->add_option("--forecast", options->forecast,
+                      "predict this column's value some rows ahead, instead of a label");
+  command->add_option("--horizon", options->horizon, "with --forecast: how many rows ahead")
+      ->check(CLI::Range(1, 65'536))
+      ->capture_default_str();
   command->add_option("--workers", options->workers, "boards that the run waits for")
       ->check(CLI::Range(1u, kWorkersMax))
       ->capture_default_str();

@@ -74,6 +74,8 @@ class Dataset {
     number_offset_ = offset;
   }
 
+  double number_scale() const { return static_cast<double>(number_scale_); }
+
   // Writes the rows `rows` (each < row_count()) to features [rows.size()][feature_count] and labels
   // [rows.size()] (may be empty for unlabelled data). No allocation.
   void gather(std::span<const uint32_t> rows, std::span<float> features,

@@ -9,6 +9,7 @@
 #include "runtime/data/load.h"
 #include "runtime/data/number_text.h"
 #include "runtime/data/schema.h"
+#include "runtime/data/time_text.h"
 
 namespace paceline {
 
@@ -27,7 +28,16 @@ struct Cells {
   size_t words = 0;  // neither missing nor a number
   size_t times = 0;  // words that look like a time
   bool rises = true, falls = true;
+  std::vector<double> clock;  // of cells that may be times
 };
+
+// Seconds since 1970 in the years from 2001 on, in one of the units that loggers write.
+struct TimeUnit {
+  const char* name;
+  double seconds;
+};
+constexpr double kEpochMin = 1e9, kEpochMax = 5e9;
+constexpr TimeUnit kTimeUnits[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 
 // Digits with the marks of dates and clocks between them, and perhaps a name of a zone or month.
 bool looks_like_time(std::string_view cell) {
@@ -112,10 +122,47 @@ class Profiler {
         cells->falls &= *number < cells->numbers.back();
       }
       cells->numbers.push_back(*number);
+      if (static_cast<double>(*number) >= kEpochMin) add_time(cell, cells);
     } else {
       ++cells->words;
       cells->times += looks_like_time(cell);
+      add_time(cell, cells);
     }
+  }
+
+  static void add_time(std::string_view cell, Cells* cells) {
+    if (const std::optional<double> time = parse_time(cell, 1)) cells->clock.push_back(*time);
+  }
+
+  // The usual step of times that mostly go on from row to row; 0 where these do not.
+  static double usual_step(const std::vector<double>& clock, double unit_s) {
+    std::vector<double> steps;
+    size_t back = 0;
+    for (size_t i = 1; i < clock.size(); ++i) {
+      const double step = (clock[i] - clock[i - 1]) * unit_s;
+      back += step < 0;
+      if (step > 0) steps.push_back(step);
+    }
+    if (steps.empty() || back * 10 > clock.size()) return 0;
+    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+    std::nth_element(steps.begin(), middle, steps.end());
+    return *middle;
+  }
+
+  static void find_clock(const Cells& cells, size_t known, ColumnProfile* column) {
+    const auto times = static_cast<double>(cells.clock.size());
+    if (cells.clock.size() < kCounterRowsMin ||
+        times < kNumbersShareMin * static_cast<double>(known))
+      return;
+    const bool numbers = cells.words == 0;
+    for (const TimeUnit& unit : kTimeUnits) {
+      const double first = cells.clock.front() * unit.seconds;
+      if (numbers && !(first >= kEpochMin && first < kEpochMax)) continue;
+      column->interval_s = usual_step(cells.clock, unit.seconds);
+      column->time_unit = unit.name;
+      break;
+    }
+    if (column->interval_s > 0) column->kind = ColumnKind::kTime;
   }
 
   // A code is believed for the whole table once it stands far outside of one column's other values.
@@ -163,6 +210,7 @@ class Profiler {
     else if ((cells->rises || cells->falls) && cells->numbers.size() >= kCounterRowsMin)
       column.kind = ColumnKind::kCounter;
     if (numeric) column.odd_count = cells->words;
+    find_clock(*cells, known, &column);
     measure(cells->numbers, &column);
     return column;
   }

@@ -13,7 +13,7 @@ namespace paceline {
 enum class ColumnKind : uint8_t {
   kNumbers,
   kWords,
-  kTime,      // dates or times as text
+  kTime,      // dates or times, as text or as seconds since 1970 in some unit
   kCounter,   // numbers that rise or fall with every row: a time or a serial number
   kConstant,  // one value, or none
 };
@@ -28,6 +28,9 @@ struct ColumnProfile {
   size_t odd_count = 0;  // cells of a column of numbers that are none
   // Of its numbers, without the missing ones; the deviation is that of the whole sample.
   double lowest = 0, highest = 0, mean = 0, deviation = 0;
+  // Of times that time_text.h reads and that go on from row to row: the usual step; 0: none.
+  double interval_s = 0;
+  const char* time_unit = "s";  // of ones that are numbers, as a run names it
   // Cell -> rows; the missing ones left out. Cut off at kDistinctMax + 1.
   std::map<std::string, size_t> distinct;
   bool few_distinct() const { return distinct.size() <= kDistinctMax; }

@@ -79,9 +79,10 @@ Status check_backend(const std::string& name) {
 // Drives one core over one channel.
 class WorkerDaemon {
  public:
-  WorkerDaemon(const WorkerDaemonOptions& options, WorkerCore* core, StateKeeper* keeper,
-               Channel* channel)
+  WorkerDaemon(const WorkerDaemonOptions& options, const LocalData& data, WorkerCore* core,
+               StateKeeper* keeper, Channel* channel)
       : options_(options),
+        data_(data),
         core_(*core),
         keeper_(*keeper),
         channel_(*channel),
@@ -209,10 +210,13 @@ class WorkerDaemon {
         static_cast<double>(channel_.bytes_received()) / 1e3,
         core_.activity() == Activity::kIdle ? "; waits for " : "",
         core_.activity() == Activity::kIdle ? core_.waiting_for().c_str() : "");
+    if (const std::string score = forecast_text(data_.forecast); !score.empty())
+      log_info("%s", score.c_str());
     if (core_.publication() == 0) log_info("%s", channel_.state().c_str());
   }
 
   const WorkerDaemonOptions& options_;
+  const LocalData& data_;
   WorkerCore& core_;
   StateKeeper& keeper_;
   Channel& channel_;
@@ -256,13 +260,15 @@ Status run_worker(const WorkerDaemonOptions& options) {
   dial.jitter_seed = core_options.jitter_seed;
   PACELINE_ASSIGN(std::unique_ptr<Channel> channel, dial_nng(dial));
   waking = channel.get();
-  Status status = WorkerDaemon(options, &core, &keeper, channel.get()).run(stops);
+  Status status = WorkerDaemon(options, *data, &core, &keeper, channel.get()).run(stops);
   signals.reset();  // so that nobody wakes a channel that is going
   if (status.ok())
     log_info("done: publication %llu, checksum %08x, %llu steps, %llu exchanges",
              static_cast<unsigned long long>(core.publication()), core.published_checksum(),
              static_cast<unsigned long long>(core.stats().steps),
              static_cast<unsigned long long>(core.stats().exchanges));
+  if (const std::string score = forecast_text(data->forecast); !score.empty())
+    log_info("%s", score.c_str());
   if (core.stats().lost_count > 0)
     log_info("lost on the way: %.3g in weight units, %llu times", core.stats().lost_gradient_total,
              static_cast<unsigned long long>(core.stats().lost_count));

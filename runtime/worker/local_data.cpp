@@ -44,6 +44,12 @@ Status read_rows(const DataSchema* schema, LocalData* data) {
 
 }  // namespace
 
+std::string forecast_text(const ForecastScore& score) {
+  if (score.windows == 0) return {};
+  return format_text("forecast off by %.6g, same as last by %.6g (rmse, %zu held-out windows)",
+                     score.rmse, score.rmse_same_as_last, score.windows);
+}
+
 Result<std::shared_ptr<LocalData>> open_local_data(const LocalDataOptions& options) {
   auto data = std::make_shared<LocalData>();
   data->source = options;
@@ -72,6 +78,7 @@ Status apply_schema(const DataSchema& schema, LocalData* data) {
                 schema.scale.size(), features);
   data->dataset.set_scaling(schema.scale, schema.offset);
   data->dataset.set_number_scaling(schema.label_scale, schema.label_offset);
+  data->forecast = {};
   return {};
 }
 

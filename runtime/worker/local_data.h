@@ -21,12 +21,23 @@ struct LocalDataOptions {
   ShardOptions shard;
 };
 
+// How far a forecast is off over the evaluated windows, and how far it is to say that nothing
+// changes: root mean square errors in the label's units.
+struct ForecastScore {
+  size_t windows = 0;  // 0: nothing was evaluated yet
+  double rmse = 0;
+  double rmse_same_as_last = 0;
+};
+// "forecast off by 24.1, same as last by 26.0 (rmse, 512 held-out windows)"; empty without any.
+std::string forecast_text(const ForecastScore& score);
+
 struct LocalData {
   Dataset dataset;
   HoldOut split;
   LocalDataOptions source;  // without a file: rows made in memory, which no schema changes
   // Why the file can't be read by itself; a run that names its columns may still read it.
   Status unread;
+  ForecastScore forecast;  // of the newest evaluation, where the run forecasts
 };
 
 // Reads the file as it stands. Errors: a file that is no table and no images at all, or columns

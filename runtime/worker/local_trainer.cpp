@@ -1,6 +1,7 @@
 #include "runtime/worker/local_trainer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/random.h"
@@ -54,6 +55,7 @@ class DatasetTrainer final : public LocalTrainer {
       gather(std::span(evaluated_).subspan(begin, count));
       PACELINE_TRY(trainer_->evaluate(parameters, features(count), targets(count), &counts));
     }
+    if (data_->dataset.windows().horizon > 0) note_forecast(counts);
     return counts;
   }
 
@@ -76,6 +78,29 @@ class DatasetTrainer final : public LocalTrainer {
                           std::span(labels_).first(rows.size()));
     if (has_numbers()) data_->dataset.gather_targets(rows, std::span(targets_).first(rows.size()));
   }
+  void note_forecast(const EvaluationCounts& counts) {
+    if (counts.rows == 0) return;
+    if (last_squares_ < 0) last_squares_ = squares_of_last();
+    const double scale = std::abs(data_->dataset.number_scale());
+    const auto rmse = [&](double squares) {
+      return std::sqrt(squares / static_cast<double>(counts.rows)) / scale;
+    };
+    data_->forecast = {static_cast<size_t>(counts.rows),
+                       rmse(static_cast<double>(counts.squares_fixed16) / 65536),
+                       rmse(last_squares_)};
+  }
+  // Of the evaluated windows' scaled targets against those of a number that stays.
+  double squares_of_last() const {
+    std::vector<float> wanted(evaluated_.size()), last(evaluated_.size());
+    data_->dataset.gather_targets(evaluated_, wanted);
+    data_->dataset.gather_last(evaluated_, last);
+    double squares = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double change = static_cast<double>(wanted[i]) - static_cast<double>(last[i]);
+      squares += change * change;
+    }
+    return squares;
+  }
   size_t width() const { return data_->dataset.feature_count(); }
   std::span<const float> features(size_t count) const {
     return std::span(features_).first(count * width());
@@ -94,6 +119,7 @@ class DatasetTrainer final : public LocalTrainer {
   std::vector<uint32_t> rows_;  // of this epoch, shuffled
   size_t next_ = 0;
   std::vector<uint32_t> evaluated_;
+  double last_squares_ = -1;  // once it was asked for
   std::vector<uint32_t> batch_rows_;
   std::vector<float> features_;
   std::vector<int32_t> labels_;

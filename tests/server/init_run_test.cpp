@@ -127,6 +127,67 @@ TEST_SUITE("server/init_run") {
     CHECK(contains(site.error(), "more than 256 different values and is no measured number"));
   }
 
+  TEST_CASE("init: a table with times gets windows that see some seconds, and a net along them") {
+    const auto timed = [](const char* header, int64_t begin, int64_t step, int count) {
+      std::string text = std::string(header) + ",ax,state\n";
+      for (int i = 0; i < count; ++i)
+        text += format_text("%lld,%d.5,%d\n", static_cast<long long>(begin + i * step), i * 31 % 17,
+                            i / 20 % 2);
+      return text;
+    };
+    Site fast(timed("t", 1657534605376, 10, 900));
+    REQUIRE_MESSAGE(fast.error().empty(), fast.error());
+    const ServeConfig config = fast.config();
+    const WindowRules& windows = config.schema.windows;
+    CHECK(windows.rows == 128);
+    CHECK(windows.stride == 32);
+    CHECK(windows.time == "t");
+    CHECK(windows.time_unit_s == 1e-3);
+    CHECK(windows.gap_max == doctest::Approx(0.03));
+    CHECK(config.core.run.model.input_shape == std::vector<uint32_t>{1, 1, 128});
+    CHECK(config.core.run.model.layers.front().type == "conv1d");
+    Site slow(timed("t", 1657534605, 60, 900));
+    REQUIRE(slow.error().empty());
+    CHECK(slow.config().schema.windows.rows == 16);
+    CHECK(slow.config().schema.windows.gap_max == doctest::Approx(180));
+    // A serial number is no time; whoever asks for windows gets them, and whoever wants none, none.
+    Site counted(timed("t", 7, 1, 900));
+    counted.options.force = slow.options.force = true;
+    REQUIRE(counted.error().empty());
+    CHECK_FALSE(counted.config().schema.windows.used());
+    counted.options.window = 4;
+    REQUIRE(counted.error().empty());
+    CHECK(counted.config().schema.windows.rows == 4);
+    CHECK(counted.config().schema.windows.time.empty());
+    slow.options.window = 1;
+    REQUIRE(slow.error().empty());
+    CHECK_FALSE(slow.config().schema.windows.used());
+  }
+
+  TEST_CASE("init: a forecast has its column as label and as feature") {
+    std::string text = "hour,level,word,flag\n";
+    for (int i = 0; i < 600; ++i) text += format_text("%d,%d.25,w%d,1\n", i, i % 97, i);
+    Site site(text);
+    site.options.forecast = "level";
+    site.options.horizon = 6;
+    REQUIRE_MESSAGE(site.error().empty(), site.error());
+    const ServeConfig config = site.config();
+    CHECK(config.schema.columns == std::vector<std::string>{"level"});
+    CHECK(config.schema.label == "level");
+    CHECK(config.schema.windows.horizon == 6);
+    CHECK(config.schema.windows.rows == 16);
+    CHECK(config.schema.windows.stride == 1);
+    CHECK(config.core.run.model.output_count == 1);
+    site.options.force = true;
+    site.options.forecast = "word";
+    CHECK(contains(site.error(), "'word' can't be forecast"));
+    site.options.forecast = "levle";
+    CHECK(contains(site.error(), "did you mean 'level'?"));
+    site.options.forecast = "level";
+    site.options.label = "level";
+    CHECK(contains(site.error(), "leave --label out"));
+  }
+
   TEST_CASE("init: an unknown name and a table without a feature are refused") {
     std::string text = "x,level,state\n";
     for (int i = 0; i < 600; ++i) text += format_text("%d,%d.25,%d\n", i % 7, i % 97, i % 2);

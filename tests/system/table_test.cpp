@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -94,6 +95,7 @@ std::vector<std::string> columns_of(const std::vector<std::string>& lines, char 
 struct Asked {
   std::string answer;  // the last line of predict
   std::string server;  // what serve said
+  std::string worker;  // and the worker
 };
 
 // Of a run that init proposes for the rows that `is_test` leaves, with one worker, on the others.
@@ -123,12 +125,13 @@ Asked ask(Site& site, const std::string& name, const std::vector<std::string>& l
       {"predict", "--state", site.file(name), "--data", site.write("test.csv", test)});
   CHECK_MESSAGE(said.exit == 0, said.err);
   std::printf("%s: %s", name.c_str(), (lines_of(said.out).back() + "\n").c_str());
-  return {lines_of(said.out).back(), server.err()};
+  return {lines_of(said.out).back(), server.err(), worker.err()};
 }
 
+// Of single rows, whatever the table tells of time.
 double accuracy_on(Site& site, const std::string& name, const std::vector<std::string>& lines,
                    const std::function<bool(size_t row)>& is_test) {
-  return accuracy_of(ask(site, name, lines, is_test).answer);
+  return accuracy_of(ask(site, name, lines, is_test, {"--window", "1"}).answer);
 }
 
 }  // namespace
@@ -243,6 +246,54 @@ TEST_SUITE("system/table") {
     CHECK(linear < 0.485);
     // NumPy, the net that init proposes, without its weight decay, five seeds: 0.605 to 0.669.
     CHECK(rmse_of("net", "") < 0.63);
+  }
+
+  TEST_CASE("a forecast that init proposes beats the last value, and predict tells both") {
+    Site site;
+    // A wave with noise: what comes next follows from the window, not from its last row alone.
+    Random random(test::seed(), 9);
+    std::vector<std::string> lines = {"level,other"};
+    double phase = 0, turn = 0.3;
+    for (int row = 0; row < 3000; ++row) {
+      phase += turn + 0.05 * static_cast<double>(random.symmetric());
+      const double wave = phase - 6.2831853 * std::floor(phase / 6.2831853) - 3.1415927;
+      lines.push_back(format_text("%.4f,%.3f", wave * (9.8696 - wave * wave),
+                                  static_cast<double>(random.symmetric())));
+    }
+    const Asked asked = ask(site, "wave", lines, [](size_t row) { return row >= 2400; },
+                            {"--forecast", "level", "--horizon", "4"});
+    const auto number_behind = [&](const std::string& word) {
+      const size_t place = asked.answer.find(word);
+      REQUIRE_MESSAGE(place != std::string::npos, asked.answer);
+      return std::stod(asked.answer.substr(place + word.size()));
+    };
+    CHECK(number_behind("# rmse ") < 0.5 * number_behind("same as last: rmse "));
+    // 600 rows make 581 windows of 16 with 4 rows behind.
+    CHECK(says(asked.answer, ": 581 rows"));
+    CHECK(says(asked.worker, "forecast off by "));
+  }
+
+  TEST_CASE(
+      "windows that init proposes by a column of times: a gap breaks them, predict says where") {
+    Site site;
+    Random random(test::seed(), 10);
+    // Which of two things shakes shows in how fast it shakes, not in a row's value.
+    std::vector<std::string> lines = {"ms,x,what"};
+    int64_t ms = 1'700'000'000'000;
+    for (int row = 0; row < 4000; ++row) {
+      ms += row % 1000 == 999 ? 5000 : 10;
+      const bool fast = row / 250 % 2 == 1;
+      const double level =
+          (row / (fast ? 2 : 8) % 2 == 1 ? 1 : -1) + 0.3 * static_cast<double>(random.symmetric());
+      lines.push_back(
+          format_text("%lld,%.3f,%s", static_cast<long long>(ms), level, fast ? "fast" : "slow"));
+    }
+    const Asked asked = ask(site, "shake", lines, [](size_t row) { return row >= 3000; });
+    CHECK_MESSAGE(accuracy_of(asked.answer) > 0.9, asked.answer);
+    // A window has 128 rows, the next begins 32 later; the last 1,000 rows are one series but for
+    // the last of them; the worker's 3,000 rows have a gap in each thousand.
+    CHECK(says(asked.answer, "of 28 rows"));
+    CHECK(says(asked.worker, "3 breaks"));
   }
 
   TEST_CASE(
