@@ -8,15 +8,6 @@ namespace {
 
 // Publications from one look at the gap to the next: a look reads the model twice.
 constexpr uint64_t kLookEvery = 5;
-// And from one trial of the other codecs to the next: a trial encodes the model with each. The
-// first changes are easier to code than what follows, so the first trials come sooner.
-constexpr uint64_t kTryEvery = 50;
-constexpr uint64_t kTrySoonEvery = 10;
-
-bool trial_is_due(uint64_t publication) {
-  return publication % (publication < kTryEvery ? kTrySoonEvery : kTryEvery) == 1;
-}
-
 const char* codec_name(uint8_t wire_id) { return codec_info(static_cast<CodecId>(wire_id)).name; }
 
 }  // namespace
@@ -55,25 +46,12 @@ void ServerCore::look_before_publishing() {
   looked_norm_ = 0;
   if (publication_ % kLookEvery != 1 && !content().closing_gap()) return;
   looked_norm_ = measure_gap(layout(), master_, published_).norm;
-  if (content().automatic() && trial_is_due(publication_)) try_codecs(looked_norm_);
 }
 
 void ServerCore::look_after_publishing(CodecId codec) {
   if (looked_norm_ <= 0) return;
   gap_ = measure_gap(layout(), master_, published_);
   director_.content().observe_publication(codec, {0, looked_norm_, gap_.norm}, gap_, publication_);
-}
-
-void ServerCore::try_codecs(double coded_norm) {
-  std::vector<float> tried;
-  EncodedUpdate encoded;  // what is about to be published may stand in encoded_ already
-  for (const CodecInfo& codec : codecs()) {
-    if (!codec.lossy || !may_be_chosen(codec)) continue;
-    tried = published_;
-    if (!encode_delta(layout(), codec.id, next_delta_key(), master_, tried, &encoded).ok()) return;
-    const double kept_back = measure_gap(layout(), master_, tried).norm;
-    director_.content().observe_trial(codec.id, {0, coded_norm, kept_back});
-  }
 }
 
 }  // namespace paceline

@@ -236,7 +236,6 @@ class ServerCore {
   void note_codecs(const Directive& before);
   void look_before_publishing();
   void look_after_publishing(CodecId codec);
-  void try_codecs(double coded_norm);
 
   // server_fetch.cpp: the model goes out.
   void on_fetch(Member& member, RequestToken token, const Fetch& fetch, TimeUs now);

@@ -12,10 +12,12 @@ namespace {
 // Time of computing for each time of exchanging on a thin link, and how far tau goes for it.
 constexpr double kComputingPerExchange = 1;
 constexpr uint32_t kLinkTauMax = 64;
-// What a codec keeps back is sent later. Price of one exchange of delay (docs/content.md).
-constexpr double kDelayPrice = 0.025;
+// What a codec keeps back is sent later, when it is stale. Going up that costs more: momentum and
+// the other boards have moved on (docs/content.md).
+constexpr double kDelayPriceUp = 0.08;
+constexpr double kDelayPriceDown = 0.06;
 // Pairs whose prices differ by less are equally good: the one of the fewest bytes is taken.
-constexpr double kEqualPrices = 1.08;
+constexpr double kEqualPrices = 1.03;
 
 // What a round of tau steps brings, in steps: local steps drift apart. tau^(5/8), by square roots,
 // which are the same everywhere.
@@ -24,10 +26,12 @@ double progress_of(uint32_t tau) {
   return half * std::sqrt(std::sqrt(half));
 }
 
-// Mean delay, in exchanges, of what is kept back and sent with the next ones.
-double delay(const LossEstimate& losses, CodecId codec) {
+// Mean delay, in exchanges, of what is kept back and sent with the next ones, to the power of 3/4:
+// a long delay costs less for each exchange of it.
+double delay_cost(const LossEstimate& losses, CodecId codec) {
   const double lost = losses.lost_share(codec_info(codec));
-  return lost / (1 - lost);
+  const double half = std::sqrt(lost / (1 - lost));
+  return half * std::sqrt(half);
 }
 
 }  // namespace
@@ -95,8 +99,8 @@ Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
                          static_cast<double>(facts.workers.size());
     }
   }
-  const double delayed =
-      (1 + kDelayPrice * delay(up, codecs.up)) * (1 + kDelayPrice * delay(down, codecs.down));
+  const double delayed = (1 + kDelayPriceUp * delay_cost(up, codecs.up)) *
+                         (1 + kDelayPriceDown * delay_cost(down, codecs.down));
   price.us_for_progress = delayed / progress_per_us;
   return price;
 }

@@ -74,10 +74,8 @@ class LossEstimate {
  public:
   // Numbers that can't be are ignored: they come from the network.
   void observe(CodecId codec, const CodingNorms& norms);
-  // What `codec`, which was not in use, made of something.
-  void observe_trial(CodecId codec, const CodingNorms& norms);
-  // Share of |update + residual|^2 that `codec` keeps back in use; nearly all of it before anything
-  // is known.
+  // Share of |update + residual|^2 that `codec` keeps back: what was measured, but no less than
+  // is usual for it.
   double lost_share(const CodecInfo& codec) const;
   // Ends a round. Why `codec` is losing, for people; empty: it is not.
   std::string losing(CodecId codec);
@@ -86,7 +84,7 @@ class LossEstimate {
 
  private:
   static constexpr size_t kTrendRounds = 16;
-  std::map<CodecId, RecentMedian> lost_, tried_;
+  std::map<CodecId, RecentMedian> lost_;
   double backlog_sum_ = 0;  // of this round: |residual| / |update|
   uint32_t backlog_count_ = 0;
   std::array<double, kTrendRounds> backlogs_ = {};  // of the last rounds, oldest first
@@ -197,9 +195,6 @@ class ContentPolicy {
   void observe_update(CodecId codec, const CodingNorms& norms) { model_.up.observe(codec, norms); }
   void observe_publication(CodecId codec, const CodingNorms& norms, const Gap& gap,
                            uint64_t publication);
-  // What a codec that is not in use would have kept back of the model's change.
-  void observe_trial(CodecId codec, const CodingNorms& norms);
-  bool automatic() const { return options_.up_auto || options_.down_auto; }
   bool closing_gap() const { return watch_.closing(); }
 
   // Codecs of the next round; asked once a round. `tau_moves`: they stay as they are, because
@@ -227,7 +222,6 @@ class ContentPolicy {
   CodecPair wanted_;  // without what the gap asks for
   std::string reason_up_, reason_down_, wanted_reason_;
   bool warming_up_ = true;
-  bool q8_affordable_ = true;   // in the warm-up
   double progress_began_ = -1;  // of the run, when the first link was measured
   uint32_t rounds_since_change_ = 0;
   uint32_t better_rounds_ = 0;  // in a row in which another pair was clearly cheaper

@@ -8,11 +8,10 @@ namespace paceline {
 namespace {
 
 // The warm-up: so many publications, or this share of a planned run. Codecs that keep back much
-// wait for its end; Q8 goes where it costs little more than the cheapest.
+// wait for its end.
 constexpr uint64_t kWarmupPublications = 20;
 constexpr double kWarmupProgress = 0.05;
 constexpr double kWarmupLostShareMax = 0.6;
-constexpr double kWarmupPriceFactor = 1.5;
 constexpr const char* kFixedReason = "the run says so";
 constexpr const char* kUnmeasuredReason = "the link is not measured yet";
 constexpr const char* kWarmupReason = "the first residuals are as large as the updates";
@@ -68,12 +67,6 @@ void ContentPolicy::observe_publication(CodecId codec, const CodingNorms& norms,
   watch_.observe(gap, kept_back * kept_back, publication);
 }
 
-// Of the workers' updates nothing better is known of a codec that they have not used.
-void ContentPolicy::observe_trial(CodecId codec, const CodingNorms& norms) {
-  model_.up.observe_trial(codec, norms);
-  model_.down.observe_trial(codec, norms);
-}
-
 std::vector<CodecId> ContentPolicy::candidates(bool up) const {
   if (!(up ? options_.up_auto : options_.down_auto))
     return {up ? options_.codecs.up : options_.codecs.down};
@@ -113,22 +106,12 @@ void ContentPolicy::distrust_losing() {
 
 void ContentPolicy::consider(const ContentFacts& facts) {
   if (progress_began_ < 0) progress_began_ = facts.progress;
-  const bool warmed_up = warming_up_;
   warming_up_ = warming_up_ && facts.publication <= kWarmupPublications &&
                 facts.progress - progress_began_ < kWarmupProgress;
   const Price best = choose(model_, facts, candidates(true), candidates(false));
   if (const std::string lost = std::exchange(distrusted_reason_, {}); !lost.empty())
     return want(best.codecs, lost + ": more bits");
-  if (warming_up_ && q8_affordable_) {
-    const Price q8 =
-        model_.price(facts, {options_.up_auto ? CodecId::kQ8 : options_.codecs.up,
-                             options_.down_auto ? CodecId::kQ8 : options_.codecs.down});
-    q8_affordable_ = q8.us_for_progress <= kWarmupPriceFactor * best.us_for_progress;
-    if (q8_affordable_) return want(q8.codecs, kWarmupReason);
-    return want(best.codecs, compared(facts, best, q8));
-  }
   const Price present = model_.price(facts, wanted_);
-  if (warmed_up && !warming_up_) return want(best.codecs, compared(facts, best, present));
   const bool clearly = best.us_for_progress < kClearlyCheaper * present.us_for_progress;
   better_rounds_ = clearly ? better_rounds_ + 1 : 0;
   if (better_rounds_ >= kBetterRounds && rounds_since_change_ >= kRoundsBetweenChanges)
@@ -141,7 +124,7 @@ CodecPair ContentPolicy::decide(const ContentFacts& facts, bool tau_moves) {
     model_.up.begin_trend();
     return now_;
   }
-  if (automatic() && !facts.workers.empty()) {
+  if ((options_.up_auto || options_.down_auto) && !facts.workers.empty()) {
     model_.rest_us = 0;
     if (facts.exchange_us > 0)
       model_.rest_us = std::max(0.0, facts.exchange_us - model_.price(facts, now_).exchange_us);

@@ -42,20 +42,12 @@ void LossEstimate::observe(CodecId codec, const CodingNorms& norms) {
   }
 }
 
-void LossEstimate::observe_trial(CodecId codec, const CodingNorms& norms) {
-  if (are_norms(norms) && norms.coded > 0) add_share(norms, &tried_[codec]);
-}
-
 double LossEstimate::lost_share(const CodecInfo& codec) const {
-  if (!codec.lossy) return 0;
-  double lost = kLostShareMax;
-  if (const auto used = lost_.find(codec.id); used != lost_.end()) {
-    lost = used->second.value();
-  } else if (const auto tried = tried_.find(codec.id); tried != tried_.end()) {
-    // In use it gets through less: what it can't say well comes again with the next change.
-    const double kept = 1 - tried->second.value();
-    lost = 1 - kept * kept;
-  }
+  double lost = codec.kept_back;
+  // The first changes of a model are easier to say than what follows: less than usual is not
+  // believed.
+  if (const auto used = lost_.find(codec.id); used != lost_.end())
+    lost = std::max(lost, used->second.value());
   return std::min(lost, kLostShareMax);
 }
 

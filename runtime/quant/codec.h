@@ -33,6 +33,9 @@ struct CodecInfo {
   double bits_per_element;  // on wide blocks, scales included; TK: where no gap is long
   const char* use;          // one line for people
   bool lossy;               // needs a residual
+  // Share of |update + residual|^2 that it keeps back once its residual has settled
+  // (docs/content.md).
+  double kept_back;
   // Why it may not carry deltas, and what may; null if it may.
   const char* refused_down = nullptr;
 };

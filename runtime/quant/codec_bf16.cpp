@@ -36,7 +36,7 @@ void encode(const CodedBlocks& blocks, const float* update, float* residual,
 
 constinit const BlockCoder block_coder_bf16 = {
     .info = {CodecId::kBf16, "bf16", 16.0, "nearly exact: warm-up, or where 8 bits are refused",
-             true},
+             true, 1e-6},
     .scale_bytes = 0,
     .code_bytes = kBlockElements * 2,
     .takes_narrow = true,

@@ -69,7 +69,8 @@ Q4Total q4_total(const unsigned char* codes) {
 }
 
 constinit const BlockCoder block_coder_q4 = {
-    .info = {CodecId::kQ4, "q4", 4.0625, "four bits: half of q8's bytes, cheap to compute", true},
+    .info = {CodecId::kQ4, "q4", 4.0625, "four bits: half of q8's bytes, cheap to compute", true,
+             0.02},
     .scale_bytes = 2,
     .code_bytes = kQ4CodeBytes,
     .takes_narrow = false,

@@ -47,7 +47,8 @@ double norm_squared(const CodedBlocks& blocks, const CodedBytes& in) {
 }  // namespace
 
 constinit const BlockCoder block_coder_q4r = {
-    .info = {CodecId::kQ4r, "q4r", 4.0625, "four bits, rotated: where few values are large", true},
+    .info = {CodecId::kQ4r, "q4r", 4.0625, "four bits, rotated: where few values are large", true,
+             0.02},
     .scale_bytes = 2,
     .code_bytes = kQ4CodeBytes,
     .takes_narrow = false,

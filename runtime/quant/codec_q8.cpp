@@ -61,7 +61,8 @@ double norm_squared(const CodedBlocks& blocks, const CodedBytes& in) {
 }  // namespace
 
 constinit const BlockCoder block_coder_q8 = {
-    .info = {CodecId::kQ8, "q8", 8.0625, "as good as float32 for a quarter of its bytes", true},
+    .info = {CodecId::kQ8, "q8", 8.0625, "as good as float32 for a quarter of its bytes", true,
+             1e-4},
     .scale_bytes = 2,
     .code_bytes = kBlockElements,
     .takes_narrow = true,

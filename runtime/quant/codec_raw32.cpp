@@ -31,7 +31,7 @@ void encode(const CodedBlocks& blocks, const float* update, float* residual,
 }  // namespace
 
 constinit const BlockCoder block_coder_raw32 = {
-    .info = {CodecId::kRaw32, "raw32", 32.0, "exact: tests, tiny models, key frames", false},
+    .info = {CodecId::kRaw32, "raw32", 32.0, "exact: tests, tiny models, key frames", false, 0},
     .scale_bytes = 0,
     .code_bytes = kBlockElements * 4,
     .takes_narrow = true,

@@ -43,7 +43,7 @@ double norm_squared(const CodedBlocks& blocks, const CodedBytes& in) {
 }  // namespace
 
 constinit const BlockCoder block_coder_s1 = {
-    .info = {CodecId::kS1, "s1", 1.0625, "one bit, cheapest to compute", true,
+    .info = {CodecId::kS1, "s1", 1.0625, "one bit, cheapest to compute", true, 0.33,
              "its error stays in everybody's model; use s1r or q8"},
     .scale_bytes = 2,
     .code_bytes = kCodeBytes,

@@ -35,7 +35,7 @@ double norm_squared(const CodedBlocks& blocks, const CodedBytes& in) {
 }  // namespace
 
 constinit const BlockCoder block_coder_s1r = {
-    .info = {CodecId::kS1r, "s1r", 1.0625, "one bit, rotated: thin links", true},
+    .info = {CodecId::kS1r, "s1r", 1.0625, "one bit, rotated: thin links", true, 0.33},
     .scale_bytes = 2,
     .code_bytes = kCodeBytes,
     .takes_narrow = false,

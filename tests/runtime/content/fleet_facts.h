@@ -35,11 +35,6 @@ inline double lost_norm(CodecId codec) {
   return 0;
 }
 
-// What a trial of it would have said.
-inline double tried_norm(CodecId codec) {
-  return codec == CodecId::kTk1 ? 0.85 : codec == CodecId::kTk5 ? 0.6 : lost_norm(codec);
-}
-
 template <class Observe>
 void observe_all(Observe observe) {
   for (const CodecInfo& codec : codecs()) observe(codec.id, CodingNorms{0, 1, lost_norm(codec.id)});
