@@ -160,6 +160,7 @@ class ServerCore {
   struct PartialEvaluation {
     FleetEvaluation sum;
     uint64_t loss_fixed16 = 0;
+    uint64_t rows_said = 0;  // what these workers said that they hold out, at most
     std::set<uint32_t> workers;
   };
 

@@ -282,6 +282,7 @@ void ServerCore::take_evaluations(const Member& member, const Exchange& exchange
     if (!partial.workers.insert(member.id).second) continue;
     partial.sum.publication = evaluation.publication;
     partial.sum.rows += evaluation.rows;
+    partial.rows_said += member.held_out_rows;
     partial.sum.correct += evaluation.correct;
     partial.loss_fixed16 += evaluation.loss_fixed16;
   }
@@ -294,7 +295,8 @@ void ServerCore::finish_evaluations(bool closing) {
   while (!evaluations_.empty()) {
     const auto oldest = evaluations_.begin();
     PartialEvaluation& partial = oldest->second;
-    const bool enough = expected > 0 && static_cast<double>(partial.sum.rows) >=
+    // Rows that still come are fewer than their ring holds; who has reported has reported all.
+    const bool enough = expected > 0 && static_cast<double>(partial.rows_said) >=
                                             kEvaluationQuorum * static_cast<double>(expected);
     const bool stale = oldest->first + kEvaluationsOpenMax < publication_;
     if (!enough && !closing && !stale) return;

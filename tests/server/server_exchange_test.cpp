@@ -351,5 +351,11 @@ TEST_SUITE("server/exchange") {
     CHECK(desk.core().last_evaluation()->rows == 60);
     CHECK(desk.core().last_evaluation()->correct == 35);
     CHECK(desk.core().last_evaluation()->loss == doctest::Approx(45.0 / 60));
+    // Who said 30 may hold fewer at the moment: it has reported all the same.
+    report(a, {0, 20, 15, 20u << 16});
+    report(liar, {0, 10, 5, 10u << 16});
+    report(b, {0, 3, 2, 3u << 16});
+    REQUIRE(desk.core().evaluation_count() == before + 2);
+    CHECK(desk.core().last_evaluation()->rows == 33);
   }
 }
