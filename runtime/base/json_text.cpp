@@ -67,6 +67,13 @@ Status JsonReader::expect(char mark) {
   return wrong(what);
 }
 
+Result<std::string_view> JsonReader::raw_value() {
+  skip_blanks();
+  const size_t begin = position_;
+  PACELINE_TRY(skip(0));
+  return text_.substr(begin, position_ - begin);
+}
+
 Status JsonReader::expect_end() {
   skip_blanks();
   if (position_ != text_.size()) return wrong("the end");

@@ -30,6 +30,8 @@ class JsonReader {
   Result<uint64_t> whole();
   // Any value, with everything in it.
   Status skip_value() { return skip(0); }
+  // The same, as it stands in the text.
+  Result<std::string_view> raw_value();
   Status expect_end();
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/data/json_row.h"
+
 namespace paceline {
 
 Result<bool> RowStream::take_line(std::string* line) {
@@ -30,6 +32,7 @@ Result<bool> RowStream::take_line(std::string* line) {
 Result<TableHeader> RowStream::header() {
   for (;;) {
     PACELINE_ASSIGN(const bool more, take_line(&head_));
+    if (looks_like_json(head_)) return json_header();
     PACELINE_ASSIGN(CsvScanner scanner, CsvScanner::make(head_));
     Result<TableHeader> header = read_table_header(&scanner);
     const bool last = !more || head_.size() > kLineBytesMax;
@@ -53,7 +56,37 @@ Result<TableHeader> RowStream::header() {
   }
 }
 
+Result<TableHeader> RowStream::json_header() {
+  const auto begin = head_.begin();
+  line_ = 1 + static_cast<size_t>(std::count(begin, std::find(begin, head_.end(), '{'), '\n'));
+  Result<std::vector<std::string>> columns = json_columns(head_);
+  if (!columns)
+    return fail(Code::kCorrupt, "line %zu: %s", line_, columns.error().message().c_str());
+  if (columns->empty())
+    return fail(Code::kInvalidArgument, "line %zu: an object without values names no columns",
+                line_);
+  json_columns_ = std::move(*columns);
+  return TableHeader{json_columns_, line_, false, {}};
+}
+
+Result<bool> RowStream::next_json(CsvRecord* record) {
+  for (;; ++line_) {
+    row_ = std::exchange(head_, {});
+    if (row_.empty()) {
+      PACELINE_ASSIGN(const bool more, take_line(&row_));
+      if (!more && row_.empty()) return false;
+    }
+    if (row_.find_first_not_of(" \t\r\n") == std::string::npos) continue;
+    record->line = line_++;
+    const Status status = read_json_row(row_, json_columns_, record);
+    if (!status.ok())
+      return fail(Code::kCorrupt, "line %zu: %s", record->line, status.message().c_str());
+    return true;
+  }
+}
+
 Result<bool> RowStream::next(CsvRecord* record) {
+  if (!json_columns_.empty()) return next_json(record);
   while (in_head_) {
     Result<bool> found = in_head_->next(record);
     if (found && *found) {

@@ -1,6 +1,9 @@
 // Rows of a table one by one, while it is still being written: from a pipe, or from a file that
 // grows.
 //
+// Where the first line begins with '{', each line is an object (json_row.h) and the first one's
+// names are the columns; otherwise it is CSV.
+//
 // A row counts once its line has ended, or once the text has. What can't be split into cells is an
 // error of that row alone: the next one is read as if it had not been there.
 #pragma once
@@ -8,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/data/csv_columns.h"
@@ -37,6 +41,8 @@ class RowStream {
  private:
   // The next line with its end; false where there is none.
   Result<bool> take_line(std::string* line);
+  Result<TableHeader> json_header();
+  Result<bool> next_json(CsvRecord* record);
 
   Source source_;
   std::string buffer_;
@@ -47,6 +53,7 @@ class RowStream {
   char separator_ = ',';
   std::string head_;  // lines up to the first row
   std::optional<CsvScanner> in_head_;
+  std::vector<std::string> json_columns_;  // none: the rows are CSV
 };
 
 }  // namespace paceline

@@ -126,6 +126,27 @@ TEST_SUITE("data/row_stream") {
       CHECK(got.rows.size() + got.errors.size() <= text.size());
     }
   }
+
+  TEST_CASE(
+      "lines of JSON are rows: columns by the first one's names, whatever comes in which order") {
+    const Streamed all = stream_all(
+        "\n{\"a\": 1.5, \"state\": \"id\\u006ce\", \"b\": null}\r\n"
+        "{\"state\":\"\",\"b\":-2e3,\"a\":true,\"more\":{\"x\":[1,2]}}\n\n"
+        "{\"b\":3}\n{\"a\":[1]}\n{\"a\":1\n7,8\n{}\n{\"a\":1,}\n{\"a\":9} ",
+        test::seed());
+    CHECK(
+        all.rows ==
+        std::vector<Cells>{
+            {"1.5", "idle", ""}, {"true", "", "-2e3"}, {"", "", "3"}, {"", "", ""}, {"9", "", ""}});
+    CHECK(all.lines == std::vector<size_t>{2, 3, 5, 9, 11});
+    REQUIRE(all.errors.size() == 4);
+    CHECK(contains(all.errors[0], "line 6: column 'a' holds an object or a list"));
+    CHECK(contains(all.errors[1], "line 7: JSON"));
+    CHECK(contains(all.errors[2], "line 8: JSON"));
+    CHECK(contains(all.errors[3], "line 10: JSON"));
+    CHECK(contains(stream_all("{\"a\":1,\"a\":2}\n", 1).errors.at(0), "column 'a' occurs twice"));
+    CHECK(contains(stream_all("{}\n", 1).errors.at(0), "names no columns"));
+  }
 }
 
 }  // namespace paceline
