@@ -74,7 +74,7 @@ class Dataset {
     number_offset_ = offset;
   }
 
-  double number_scale() const { return static_cast<double>(number_scale_); }
+  float number_scale() const { return number_scale_; }
 
   // Writes the rows `rows` (each < row_count()) to features [rows.size()][feature_count] and labels
   // [rows.size()] (may be empty for unlabelled data). No allocation.

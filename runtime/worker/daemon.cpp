@@ -13,6 +13,7 @@
 #include "runtime/base/nearest.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/version.h"
+#include "runtime/worker/live_data.h"
 #include "runtime/worker/local_trainer.h"
 
 namespace paceline {
@@ -94,6 +95,7 @@ class WorkerDaemon {
     while (core_.activity() != Activity::kStopped) {
       flush();
       const TimeUs now = monotonic_now_us();
+      if (data_.live) PACELINE_TRY(data_.live->take(now));
       if (stops > 0 && give_up_at == kNever) {
         log_info("leaving: what is not sent yet goes first");
         core_.leave(now);
@@ -210,6 +212,7 @@ class WorkerDaemon {
         static_cast<double>(channel_.bytes_received()) / 1e3,
         core_.activity() == Activity::kIdle ? "; waits for " : "",
         core_.activity() == Activity::kIdle ? core_.waiting_for().c_str() : "");
+    if (data_.live) log_info("%s", data_.live->text().c_str());
     if (const std::string score = forecast_text(data_.forecast); !score.empty())
       log_info("%s", score.c_str());
     if (core_.publication() == 0) log_info("%s", channel_.state().c_str());
@@ -267,6 +270,7 @@ Status run_worker(const WorkerDaemonOptions& options) {
              static_cast<unsigned long long>(core.publication()), core.published_checksum(),
              static_cast<unsigned long long>(core.stats().steps),
              static_cast<unsigned long long>(core.stats().exchanges));
+  if (data->live) log_info("%s", data->live->text().c_str());
   if (const std::string score = forecast_text(data->forecast); !score.empty())
     log_info("%s", score.c_str());
   if (core.stats().lost_count > 0)

@@ -1,9 +1,11 @@
 #include "runtime/worker/local_data.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/log.h"
 #include "runtime/data/reader.h"
+#include "runtime/worker/live_data.h"
 
 namespace paceline {
 
@@ -50,9 +52,26 @@ std::string forecast_text(const ForecastScore& score) {
                      score.rmse, score.rmse_same_as_last, score.windows);
 }
 
+ForecastScore forecast_score(const EvaluationCounts& counts, float label_scale,
+                             double last_squares) {
+  if (counts.rows == 0) return {};
+  const auto rows = static_cast<double>(counts.rows);
+  const double squares = static_cast<double>(counts.squares_fixed16) / 65536;
+  return {static_cast<size_t>(counts.rows),
+          std::sqrt(squares / rows) / std::abs(static_cast<double>(label_scale)),
+          std::sqrt(last_squares / rows)};
+}
+
 Result<std::shared_ptr<LocalData>> open_local_data(const LocalDataOptions& options) {
   auto data = std::make_shared<LocalData>();
   data->source = options;
+  if (options.data_file == "-") {
+    if (!options.label_file.empty() || options.has_shard)
+      return fail(Code::kInvalidArgument,
+                  "--data - is a table of its own; leave --labels and --shard out");
+    data->live = std::make_shared<LiveData>(options.label_column, options.ring_rows_max);
+    return data;
+  }
   data->unread = read_rows(nullptr, data.get());
   if (data->unread.ok()) return data;
   ReadOptions read;
@@ -65,6 +84,8 @@ Result<std::shared_ptr<LocalData>> open_local_data(const LocalDataOptions& optio
 }
 
 Status apply_schema(const DataSchema& schema, LocalData* data) {
+  data->forecast = {};
+  if (data->live) return data->live->start(schema);
   if (schema.names_columns() && !data->source.data_file.empty()) {
     data->unread = read_rows(&schema, data);
     PACELINE_TRY(data->unread);
@@ -78,7 +99,6 @@ Status apply_schema(const DataSchema& schema, LocalData* data) {
                 schema.scale.size(), features);
   data->dataset.set_scaling(schema.scale, schema.offset);
   data->dataset.set_number_scaling(schema.label_scale, schema.label_offset);
-  data->forecast = {};
   return {};
 }
 

@@ -9,11 +9,15 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/schema.h"
 #include "runtime/data/shard.h"
+#include "runtime/train/trainer.h"
 
 namespace paceline {
 
+class LiveData;
+
 struct LocalDataOptions {
-  std::string data_file;
+  std::string data_file;            // "-": standard input, while the worker trains
+  uint32_t ring_rows_max = 65'536;  // of those: the newest that are held
   std::string label_file;
   std::string label_column;  // in this board's file, whatever the run calls it
   std::vector<std::string> ignored_columns;
@@ -30,11 +34,15 @@ struct ForecastScore {
 };
 // "forecast off by 24.1, same as last by 26.0 (rmse, 512 held-out windows)"; empty without any.
 std::string forecast_text(const ForecastScore& score);
+//   last_squares  summed over the evaluated windows, in the label's units
+ForecastScore forecast_score(const EvaluationCounts& counts, float label_scale,
+                             double last_squares);
 
 struct LocalData {
   Dataset dataset;
   HoldOut split;
-  LocalDataOptions source;  // without a file: rows made in memory, which no schema changes
+  std::shared_ptr<LiveData> live;  // in place of both where rows come while the worker trains
+  LocalDataOptions source;         // without a file: rows made in memory, which no schema changes
   // Why the file can't be read by itself; a run that names its columns may still read it.
   Status unread;
   ForecastScore forecast;  // of the newest evaluation, where the run forecasts

@@ -1,10 +1,11 @@
 #include "runtime/worker/local_trainer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/random.h"
+#include "runtime/worker/live_data.h"
+#include "runtime/worker/live_trainer.h"
 
 namespace paceline {
 
@@ -55,7 +56,10 @@ class DatasetTrainer final : public LocalTrainer {
       gather(std::span(evaluated_).subspan(begin, count));
       PACELINE_TRY(trainer_->evaluate(parameters, features(count), targets(count), &counts));
     }
-    if (data_->dataset.windows().horizon > 0) note_forecast(counts);
+    if (data_->dataset.windows().horizon > 0) {
+      if (last_squares_ < 0) last_squares_ = squares_of_last();
+      data_->forecast = forecast_score(counts, data_->dataset.number_scale(), last_squares_);
+    }
     return counts;
   }
 
@@ -78,18 +82,7 @@ class DatasetTrainer final : public LocalTrainer {
                           std::span(labels_).first(rows.size()));
     if (has_numbers()) data_->dataset.gather_targets(rows, std::span(targets_).first(rows.size()));
   }
-  void note_forecast(const EvaluationCounts& counts) {
-    if (counts.rows == 0) return;
-    if (last_squares_ < 0) last_squares_ = squares_of_last();
-    const double scale = std::abs(data_->dataset.number_scale());
-    const auto rmse = [&](double squares) {
-      return std::sqrt(squares / static_cast<double>(counts.rows)) / scale;
-    };
-    data_->forecast = {static_cast<size_t>(counts.rows),
-                       rmse(static_cast<double>(counts.squares_fixed16) / 65536),
-                       rmse(last_squares_)};
-  }
-  // Of the evaluated windows' scaled targets against those of a number that stays.
+  // How far the evaluated windows' labels are from what stood in their last rows.
   double squares_of_last() const {
     std::vector<float> wanted(evaluated_.size()), last(evaluated_.size());
     data_->dataset.gather_targets(evaluated_, wanted);
@@ -99,7 +92,8 @@ class DatasetTrainer final : public LocalTrainer {
       const double change = static_cast<double>(wanted[i]) - static_cast<double>(last[i]);
       squares += change * change;
     }
-    return squares;
+    const auto scale = static_cast<double>(data_->dataset.number_scale());
+    return squares / (scale * scale);
   }
   size_t width() const { return data_->dataset.feature_count(); }
   std::span<const float> features(size_t count) const {
@@ -129,6 +123,12 @@ class DatasetTrainer final : public LocalTrainer {
 }  // namespace
 
 RowCounts rows_of(const LocalData& data) {
+  if (data.live && data.live->ring() == nullptr) return {};
+  // What the ring holds at most, however little came yet: a weight and a bound that stay true.
+  if (data.live)
+    return {data.live->ring()->training_max(),
+            std::min(data.live->ring()->held_out_max(), kEvaluatedRowsMax),
+            data.live->ring()->feature_count(), data.live->ring()->class_count()};
   return {data.split.training.size(), std::min(data.split.held_out.size(), kEvaluatedRowsMax),
           static_cast<uint32_t>(data.dataset.row_count() > 0 ? data.dataset.feature_count() : 0),
           data.dataset.class_count()};
@@ -144,19 +144,24 @@ LocalRunFactory make_local_run_factory(std::shared_ptr<LocalData> data, std::str
     const ModelSpec& model = run.spec.model;
     PACELINE_TRY(schema.check_model(model.input_features(), model.class_count, model.output_count));
     PACELINE_TRY(apply_schema(schema, data.get()));
-    const Dataset& dataset = data->dataset;
-    if (dataset.feature_count() != model.input_features())
-      return fail(Code::kInvalidArgument, "rows have %zu values, the model takes %llu",
-                  dataset.feature_count(), static_cast<unsigned long long>(model.input_features()));
     if (schema.names_columns()) run.rows = rows_of(*data);
-    const size_t batch = std::max<size_t>(
-        std::min<size_t>(run.spec.training.batch, data->split.training.size()), kEvaluationBatch);
-    PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
-                    make_trainer(model, batch, backend, run.spec.training.loss));
     const uint64_t stream = crc32c(std::as_bytes(std::span(name)));
     const uint64_t seed = run.spec.training.seed;
-    run.trainer = std::make_unique<DatasetTrainer>(data, std::move(trainer), Random(seed, stream),
-                                                   hash64(hash64(seed) + stream));
+    const Random order(seed, stream);
+    const uint64_t noise = hash64(hash64(seed) + stream);
+    const size_t rows =
+        data->live ? data->live->ring()->training_max() : data->split.training.size();
+    const size_t batch =
+        std::max<size_t>(std::min<size_t>(run.spec.training.batch, rows), kEvaluationBatch);
+    const Dataset& dataset = data->dataset;
+    if (!data->live && dataset.feature_count() != model.input_features())
+      return fail(Code::kInvalidArgument, "rows have %zu values, the model takes %llu",
+                  dataset.feature_count(), static_cast<unsigned long long>(model.input_features()));
+    PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
+                    make_trainer(model, batch, backend, run.spec.training.loss));
+    run.trainer = data->live
+                      ? make_live_trainer(data, std::move(trainer), schema, order, noise)
+                      : std::make_unique<DatasetTrainer>(data, std::move(trainer), order, noise);
     return run;
   };
 }

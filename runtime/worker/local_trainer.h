@@ -13,6 +13,9 @@ namespace paceline {
 // do often.
 inline constexpr size_t kEvaluatedRowsMax = 512;
 
+// With fewer training rows there is nothing to learn from: a worker whose rows still come waits.
+inline constexpr size_t kTrainedRowsMin = 20;
+
 // What a worker says of its rows.
 RowCounts rows_of(const LocalData& data);
 

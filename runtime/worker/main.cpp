@@ -34,6 +34,7 @@ Examples:
   edge_worker 192.168.1.20:7433 --data train-images.gz --labels train-labels.gz --name greenhouse
   edge_worker desk.local --data readings.csv --state /var/lib/paceline
   edge_worker data readings.csv
+  some_sensor | edge_worker desk.local --data -
   edge_worker predict --state /var/lib/paceline --data new.csv
   some_sensor | edge_worker predict --model model.safetensors --data - --json
 
@@ -188,7 +189,12 @@ int main(int argc, char** argv) {
 
   app.add_option("server", options.server,
                  "the server: HOST, HOST:PORT or tcp://HOST:PORT (port 7433)");
-  app.add_option("--data", options.data.data_file, "CSV with a header, or IDX; .gz is opened");
+  app.add_option("--data", options.data.data_file,
+                 "CSV with a header, or IDX; .gz is opened; -: standard input, while it trains");
+  app.add_option("--ring-rows", options.data.ring_rows_max,
+                 "with --data -: the newest rows that are held in memory")
+      ->check(CLI::Range(1u, 1u << 24))
+      ->capture_default_str();
   app.add_option("--labels", options.data.label_file, "labels in a file of their own (IDX)");
   app.add_option("--label-column", options.data.label_column,
                  "CSV: the column with the label (default: the last)");

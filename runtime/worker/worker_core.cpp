@@ -165,7 +165,7 @@ std::vector<WorkerCore::Outgoing> WorkerCore::take_outgoing() {
 
 Activity WorkerCore::activity() const {
   if (phase_ == Phase::kStopped) return Activity::kStopped;
-  if (phase_ != Phase::kTrain) return Activity::kIdle;
+  if (phase_ != Phase::kTrain || !run_.trainer->ready()) return Activity::kIdle;
   if (evaluate_next_) return Activity::kEvaluate;
   return steps_done() < steps_cap() ? Activity::kTrain : Activity::kIdle;
 }

@@ -98,6 +98,7 @@ void WorkerCore::evaluate_unit(TimeUs now) {
   if (!counts) return fail_with(std::move(counts).error());
   stats_.evaluated_us += now - unit_started_;
   unit_started_ = now;
+  if (counts->rows == 0) return;  // none are there yet
   evaluations_.push_back({publication_, counts->rows, counts->correct, counts->loss_fixed16});
   if (evaluations_.size() > kEvaluationsPerExchangeMax) evaluations_.erase(evaluations_.begin());
 }

@@ -29,7 +29,7 @@ pid_t spawn(const ProcessOptions& options) {
   const int flags = O_WRONLY | O_CREAT | O_APPEND;
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, options.input.c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out.c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&files, STDERR_FILENO, err.c_str(), flags, 0600);
   pid_t pid = -1;

@@ -20,6 +20,7 @@ struct ProcessOptions {
   std::vector<std::string> arguments;
   std::string
       log;  // streams go to LOG.out and LOG.err; appended, so a restarted program keeps both
+  std::string input = "/dev/null";  // a FIFO has to be open for writing already
 };
 
 class Process {

@@ -49,18 +49,25 @@ Process Site::worker_at(const std::string& address, const std::string& name,
   return dial({PACELINE_EDGE_WORKER}, address, name, arguments);
 }
 
+Process Site::worker_fed(const std::string& input, const std::string& name,
+                         std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--data", "-"});
+  return dial({PACELINE_EDGE_WORKER}, address_, name, arguments, input);
+}
+
 Process Site::worker_by(const std::vector<std::string>& program, const std::string& name) {
   return dial(program, address_, name, {});
 }
 
 Process Site::dial(std::vector<std::string> program, const std::string& address,
-                   const std::string& name, const std::vector<std::string>& arguments) {
+                   const std::string& name, const std::vector<std::string>& arguments,
+                   const std::string& input) {
   std::vector<std::string> all = std::move(program);
   all.insert(all.end(), {address, "--name", name, "--log", "debug"});
   if (std::ranges::find(arguments, "--data") == arguments.end())
     all.insert(all.end(), {"--data", data(name)});
   all.insert(all.end(), arguments.begin(), arguments.end());
-  return Process({all.front(), {all.begin() + 1, all.end()}, file(name)});
+  return Process({all.front(), {all.begin() + 1, all.end()}, file(name), input});
 }
 
 Process Site::start_worker(const std::vector<std::string>& arguments,

@@ -37,6 +37,9 @@ class Site {
   std::string data(const std::string& name, uint32_t rows = 200);
   // `edge_worker` with data of its own; at level debug.
   Process worker(const std::string& name, const std::vector<std::string>& arguments = {});
+  // Trains on what comes from the file or FIFO `input`.
+  Process worker_fed(const std::string& input, const std::string& name,
+                     std::vector<std::string> arguments = {});
   // Another server's address.
   Process worker_at(const std::string& address, const std::string& name,
                     const std::vector<std::string>& arguments = {});
@@ -52,7 +55,8 @@ class Site {
 
  private:
   Process dial(std::vector<std::string> program, const std::string& address,
-               const std::string& name, const std::vector<std::string>& arguments);
+               const std::string& name, const std::vector<std::string>& arguments,
+               const std::string& input = "/dev/null");
 
   TempFolder folder_;
   std::string address_;

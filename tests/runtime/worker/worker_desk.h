@@ -45,11 +45,13 @@ class PullTrainer final : public LocalTrainer {
     if (poisoned) gradient[0] = std::nanf("");
     return poisoned ? std::nanf("") : 1.0f;
   }
-  Result<EvaluationCounts> evaluate(std::span<const float>) override {
-    return EvaluationCounts{10, 7, 10 << 16};
-  }
+  Result<EvaluationCounts> evaluate(std::span<const float>) override { return evaluated; }
+
+  bool ready() const override { return !waiting; }
 
   bool poisoned = false;  // every gradient is no number
+  EvaluationCounts evaluated{10, 7, 10 << 16};
+  bool waiting = false;  // its rows have not come yet
 
  private:
   const ParameterLayout& layout_;

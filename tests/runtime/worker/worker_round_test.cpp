@@ -69,6 +69,27 @@ TEST_SUITE("worker/round") {
     CHECK(off < 1e-6);
   }
 
+  TEST_CASE("without rows yet: neither steps nor evaluations, and both once there are some") {
+    WorkerDesk desk({.held_out_rows = 10});
+    Directive directive = directive_of(2);
+    directive.evaluate = true;
+    desk.connect(directive);
+    desk.trainer().waiting = true;
+    CHECK(desk.core().activity() == Activity::kIdle);
+    CHECK(std::get<Heartbeat>(desk.core().heartbeat()->message).clock == 0);
+    desk.trainer().waiting = false;
+    CHECK(desk.core().activity() == Activity::kEvaluate);
+    desk.trainer().evaluated = {};  // nothing is held out yet
+    desk.work(3);
+    CHECK(desk.take_update().evaluations.empty());
+    desk.grant(directive);
+    desk.trainer().evaluated = {4, 3, 4 << 16};
+    desk.work(3);
+    const Exchange exchange = desk.take_update();
+    REQUIRE(exchange.evaluations.size() == 1);
+    CHECK(exchange.evaluations[0].rows == 4);
+  }
+
   TEST_CASE("elastic: Ready at tau, work up to four times tau, then rest until Close") {
     WorkerDesk desk({});
     desk.connect(directive_of(4, CodecId::kRaw32, true));
