@@ -30,16 +30,19 @@ void ServerCore::note_update(Member& member, const Exchange& exchange) {
 }
 
 void ServerCore::note_codecs(const Directive& before) {
-  if (directive_.codec_up == before.codec_up && directive_.codec_down == before.codec_down) return;
-  // The next round still fetches what the old codec made.
-  round_times_.clear();
-  rounds_unmeasured_ = 1;
-  if (directive_.codec_up != before.codec_up)
-    log_info("codec up: %s, because %s", codec_name(directive_.codec_up),
-             content().reason_up().c_str());
-  if (directive_.codec_down != before.codec_down)
-    log_info("codec down: %s, because %s", codec_name(directive_.codec_down),
-             content().reason_down().c_str());
+  if (directive_.codec_up != before.codec_up || directive_.codec_down != before.codec_down) {
+    // The next round still fetches what the old codec made.
+    round_times_.clear();
+    rounds_unmeasured_ = 1;
+  }
+  const auto tell = [](const char* way, uint8_t codec, const std::string& reason,
+                       std::string* told) {
+    if (reason == *told) return;
+    log_info("codec %s: %s, because %s", way, codec_name(codec), reason.c_str());
+    *told = reason;
+  };
+  tell("up", directive_.codec_up, content().reason_up(), &told_up_);
+  tell("down", directive_.codec_down, content().reason_down(), &told_down_);
 }
 
 void ServerCore::look_before_publishing() {

@@ -294,6 +294,7 @@ class ServerCore {
   std::vector<WorkerCost> worker_costs_;
   double looked_norm_ = 0;  // of what the publication under way is to carry; 0: it is not looked at
   Gap gap_;
+  std::string told_up_, told_down_;  // why the codecs are as they are, as last logged
   TimeUs round_deadline_ = kNever;
   // Paces without rounds: what decides when to publish.
   uint64_t applied_since_publication_ = 0;

@@ -211,6 +211,7 @@ class ContentPolicy {
 
  private:
   void consider(const ContentFacts& facts);
+  Price q8_price(const ContentFacts& facts) const;  // what the choice is compared with
   void distrust_losing();
   std::vector<CodecId> candidates(bool up) const;
   void want(CodecPair codecs, const std::string& reason);

@@ -104,6 +104,11 @@ void ContentPolicy::distrust_losing() {
   if (!distrusted_reason_.empty()) distrust_rounds_left_ = kDistrustRounds;
 }
 
+Price ContentPolicy::q8_price(const ContentFacts& facts) const {
+  return model_.price(facts, {options_.up_auto ? CodecId::kQ8 : options_.codecs.up,
+                              options_.down_auto ? CodecId::kQ8 : options_.codecs.down});
+}
+
 void ContentPolicy::consider(const ContentFacts& facts) {
   if (progress_began_ < 0) progress_began_ = facts.progress;
   warming_up_ = warming_up_ && facts.publication <= kWarmupPublications &&
@@ -112,6 +117,8 @@ void ContentPolicy::consider(const ContentFacts& facts) {
   if (const std::string lost = std::exchange(distrusted_reason_, {}); !lost.empty())
     return want(best.codecs, lost + ": more bits");
   const Price present = model_.price(facts, wanted_);
+  if (wanted_reason_ == kUnmeasuredReason)
+    wanted_reason_ = compared(facts, present, best.codecs == wanted_ ? q8_price(facts) : best);
   const bool clearly = best.us_for_progress < kClearlyCheaper * present.us_for_progress;
   better_rounds_ = clearly ? better_rounds_ + 1 : 0;
   if (better_rounds_ >= kBetterRounds && rounds_since_change_ >= kRoundsBetweenChanges)
