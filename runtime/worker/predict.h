@@ -30,9 +30,11 @@ struct PredictOutput {
 
 // One line a row: its line in the file, the label and its probability or a number in the label's
 // units, microseconds, and the truth where the file has it; then a last line with the share that
-// was right, or the root mean square error and R^2. A row that can't be read is complained of and
-// the next one taken. Errors: kInvalidArgument, kNotFound or kCorrupt for files that can't be used
-// at all, and, after all rows, where some of them could not be read.
+// was right, or the root mean square error and R^2. Of windows one line each, its last row's; of a
+// forecast the last value in place of the truth, and at the end how far off that was. A row that
+// can't be read is complained of and the next one taken. Errors: kInvalidArgument, kNotFound or
+// kCorrupt for files that can't be used at all, and, after all rows, where some of them could not
+// be read.
 Status predict_rows(const PredictOptions& options, const PredictOutput& output);
 
 }  // namespace paceline
