@@ -286,6 +286,8 @@ int main(int argc, char** argv) {
   serve_command
       ->add_option("--journal", serve.journal,
                    "round, payload (all is kept for replay) or off, instead of the file's")
+  serve_command->add_option("--start", serve.start_file,
+                            "a model (.safetensors) to start from, instead of the file's");
       ->check(CLI::IsMember({"round", "payload", "off"}));
   serve_command->add_option("--fleet", serve.fleet_folder,
                             "the fleet's folder, instead of the file's (paceline-fleet)");

@@ -44,6 +44,7 @@ rate_end = 0.1            # the rate falls to this share over the second half of
 [server]
 listen = "0.0.0.0:7433"
 fleet = "paceline-fleet"  # who may join: edge_server init makes it, edge_server enrol fills it
+# start = "model.safetensors"   # weights of an earlier run or an import to begin with
 state = "paceline-state"  # snapshots and journals; the run goes on from here after a restart
 journal = "round"         # nothing acknowledged is lost; payload: all is kept for replay; off: a
                           # crash takes the run back to the newest snapshot
@@ -146,6 +147,7 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   server.read("listen", &listen);
   server.read("fleet", &serve.fleet_folder);
   server.read("state", &serve.state_folder);
+  server.read("start", &serve.start_file);
   PACELINE_TRY(read_journal(&server, &serve));
   uint32_t checkpoint_ms = serve.snapshot_ms();
   server.read("checkpoint_ms", &checkpoint_ms, 0, 3'600'000);

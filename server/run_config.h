@@ -3,7 +3,7 @@
 // [model], [[layer]], [training] (train/training.h) and [data] (data/schema.h) are what workers are
 // sent. Beside them:
 //   [communication]  pace, freq, codec_up, codec_down, rate_end, warmup_publications
-//   [server]         listen, fleet, state, journal, disk_full, checkpoint_ms, min_workers,
+//   [server]         listen, fleet, start, state, journal, disk_full, checkpoint_ms, min_workers,
 //   heartbeat_ms, exchange_deadline_ms, aggregate, seconds, rounds
 #pragma once
 
@@ -21,6 +21,7 @@ struct ServeConfig {
   DataSchema schema;
   std::string listen = "tcp://0.0.0.0:7433";
   std::string state_folder;  // empty: nothing is kept over a restart
+  std::string start_file;    // a model to start from where no state is kept yet; empty: none
   // Of the fleet whose workers alone are let in, where `listen` is "tls+tcp://"; else empty.
   std::string fleet_folder;
   std::string enrol_listen;  // where boards join it

@@ -22,6 +22,7 @@ namespace {
 constexpr TimeUs kStatusEveryUs = from_ms(10'000);
 constexpr TimeUs kControlEveryUs = from_ms(2000);
 constexpr uint64_t kRunFileBytesMax = uint64_t{1} << 20;
+constexpr uint64_t kModelFileBytesMax = kModelElementsMax * sizeof(float) + (uint64_t{16} << 20);
 constexpr size_t kControlBatch = 250;
 
 // TLS for whatever can be reached from outside this machine.
@@ -48,6 +49,17 @@ Status choose_security(const ServeOptions& options, ServeConfig* config) {
   return {};
 }
 
+// The parameters of an earlier run, or of an import.
+Result<std::vector<float>> read_start(const std::string& path, const ParameterLayout& layout) {
+  PACELINE_ASSIGN(Bytes bytes, read_file(path, kModelFileBytesMax));
+  Result<Safetensors> file = Safetensors::parse(std::move(bytes));
+  Result<std::vector<float>> start =
+      file ? file->parameters(layout) : Result<std::vector<float>>(fail(file.error()));
+  if (!start)
+    return fail(start.error().code(), "%s: %s", path.c_str(), start.error().message().c_str());
+  return start;
+}
+
 Result<ServeConfig> load_config(const ServeOptions& options) {
   PACELINE_ASSIGN(const Bytes bytes, read_file(options.run_file, kRunFileBytesMax));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -57,6 +69,10 @@ Result<ServeConfig> load_config(const ServeOptions& options) {
   }
   PACELINE_TRY(choose_security(options, &config));
   if (!options.state_folder.empty()) config.state_folder = options.state_folder;
+  if (!options.start_file.empty()) config.start_file = options.start_file;
+  if (!config.start_file.empty()) {
+    PACELINE_ASSIGN(config.core.start, read_start(config.start_file, config.core.run.model.layout));
+  }
   if (!options.journal.empty()) {
     PACELINE_ASSIGN(config.journal, journal_by_name(options.journal));
   }

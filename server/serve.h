@@ -13,6 +13,7 @@ struct ServeOptions {
   // Instead of what the file says; empty or 0: as the file says.
   std::string listen;
   std::string state_folder;
+  std::string start_file;
   std::string fleet_folder;
   std::string journal;
   // No encryption and no identities, wherever it listens.

@@ -58,6 +58,9 @@ Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options,
   PACELINE_TRY(check_codec_down(options.codec_down));
   PACELINE_ASSIGN(const AggregationChoice aggregation, parse_aggregation(options.aggregate));
   PACELINE_TRY(check_aggregation(options, aggregation, *pace));
+  if (!options.start.empty() && options.start.size() != options.run.model.layout.element_count())
+    return fail(Code::kInvalidArgument, "a start of %zu values for a model of %zu",
+                options.start.size(), options.run.model.layout.element_count());
   if (options.min_workers < 1 || options.min_workers > kWorkersMax)
     return fail(Code::kInvalidArgument, "min_workers has to be 1 to %u", kWorkersMax);
   return std::unique_ptr<ServerCore>(
@@ -74,8 +77,11 @@ ServerCore::ServerCore(ServerOptions options, AggregationChoice aggregation,
       comparison_(layout(), options_.run.training.seed),
       aggregator_(aggregation) {
   const size_t elements = static_cast<size_t>(layout().element_count());
-  master_.assign(elements, 0.0f);
-  init_parameters(options_.run.model, options_.run.training.seed, master_);
+  master_ = std::exchange(options_.start, {});
+  if (master_.empty()) {
+    master_.assign(elements, 0.0f);
+    init_parameters(options_.run.model, options_.run.training.seed, master_);
+  }
   flush_small(master_);
   published_ = master_;
   sum_.assign(elements, 0.0f);

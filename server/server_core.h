@@ -31,6 +31,8 @@ namespace paceline {
 struct ServerOptions {
   std::string run_text;  // what every worker is sent
   RunSpec run;           // the same, parsed
+  // Where training starts, as long as the model's layout; empty: at random, from the run's seed.
+  std::vector<float> start;
   // The run names its columns: a worker finds out by the run's text what its file has of them, and
   // says Hello again where that is not what it said first.
   bool columns_by_name = false;
@@ -70,7 +72,7 @@ class ServerCore {
   };
 
   // Starts at the model's initial parameters, generation 1. Errors: kInvalidArgument for a pace,
-  // frequency policy or codec that can't be.
+  // frequency policy, codec or start that can't be.
   // `freq` replaces the policy that the options name.
   static Result<std::unique_ptr<ServerCore>> make(ServerOptions options,
                                                   std::unique_ptr<Freq> freq = nullptr);

@@ -47,14 +47,15 @@ TEST_SUITE("server/run_config") {
 
   TEST_CASE("every setting is read") {
     const ServeConfig serve =
-        parse_serve_config(kModel +
-                               "[communication]\npace = \"ssp:2\"\nfreq = \"fixed:8\"\n"
-                               "codec_up = \"q8\"\ncodec_down = \"bf16\"\nrate_end = 0.5\n"
-                               "warmup_publications = 9\n"
-                               "[server]\nlisten = \"127.0.0.1:0\"\nstate = \"s\"\n"
-                               "checkpoint_ms = 5\nmin_workers = 3\nheartbeat_ms = 50\n"
-                               "exchange_deadline_ms = 700\nseconds = 12.5\nrounds = 77\n",
-                           "run.toml")
+        parse_serve_config(
+            kModel +
+                "[communication]\npace = \"ssp:2\"\nfreq = \"fixed:8\"\n"
+                "codec_up = \"q8\"\ncodec_down = \"bf16\"\nrate_end = 0.5\n"
+                "warmup_publications = 9\n"
+                "[server]\nlisten = \"127.0.0.1:0\"\nstate = \"s\"\n"
+                "start = \"m.safetensors\"\ncheckpoint_ms = 5\nmin_workers = 3\nheartbeat_ms = 50\n"
+                "exchange_deadline_ms = 700\nseconds = 12.5\nrounds = 77\n",
+            "run.toml")
             .value();
     CHECK(serve.core.pace == "ssp:2");
     CHECK(serve.core.freq == "fixed:8");
@@ -64,6 +65,7 @@ TEST_SUITE("server/run_config") {
     CHECK(serve.core.warmup_publications == 9);
     CHECK(serve.listen == "tcp://127.0.0.1:0");
     CHECK(serve.state_folder == "s");
+    CHECK(serve.start_file == "m.safetensors");
     CHECK(serve.checkpoint_ms == 5);
     CHECK(serve.core.min_workers == 3);
     CHECK(serve.core.heartbeat_ms == 50);

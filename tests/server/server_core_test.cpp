@@ -1,6 +1,8 @@
 // Options that can't be, and a server's state over a restart.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "runtime/base/random.h"
 #include "tests/server/server_desk.h"
 #include "tests/support/seed.h"
@@ -28,8 +30,21 @@ TEST_SUITE("server/core") {
     CHECK(refused([](ServerOptions& o) { o.aggregate = "krum:1", o.pace = "asp"; }));
     CHECK(refused([](ServerOptions& o) { o.aggregate = "median", o.codec_up = CodecId::kS1r; }));
     CHECK(refused([](ServerOptions& o) { o.aggregate = "trimmed:1", o.codec_up_auto = true; }));
+    CHECK(refused([](ServerOptions& o) { o.start.assign(5, 0.0f); }));
     CHECK_FALSE(refused([](ServerOptions& o) { o.aggregate = "krum:1", o.codec_up_auto = true; }));
     CHECK_FALSE(refused([](ServerOptions&) {}));
+  }
+
+  TEST_CASE(
+      "a start that is given is what workers get first, and no part of a state that is restored") {
+    ServerOptions options = desk_options("bsp");
+    options.start.assign(static_cast<size_t>(options.run.model.layout.element_count()), 0.0f);
+    options.start[1] = 0.75f;
+    ServerDesk given(options);
+    CHECK(std::ranges::equal(given.core().published(), options.start));
+    ServerDesk restored(desk_options("bsp"));
+    REQUIRE(restored.core().restore(given.core().save(), true).ok());
+    CHECK(restored.core().checksum() == given.core().checksum());
   }
 
   TEST_CASE("saved and restored it is the same server, and verdicts are remembered") {
