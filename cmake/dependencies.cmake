@@ -18,7 +18,7 @@ set(PACELINE_HOST_CROSS_arm64 "g++-aarch64-linux-gnu")
 set(PACELINE_HOST_CROSS_armhf "g++-arm-linux-gnueabihf")
 set(PACELINE_HOST_CROSS_amd64 "g++-x86-64-linux-gnu")
 set(PACELINE_HOST_TEST "doctest-dev clang clang-format libclang-rt-dev ccache python3 qemu-user
-  systemd dataset-fashion-mnist")
+  systemd dataset-fashion-mnist libonnx-testdata python3-onnx python3-numpy")
 set(PACELINE_HOST_FUZZ "clang libclang-rt-dev doctest-dev")
 set(PACELINE_HOST_PEER_TORCH "python3-torch libopenblas0-pthread")
 set(PACELINE_HOST_FORMAT "clang-format")

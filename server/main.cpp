@@ -10,6 +10,7 @@
 #include "runtime/pace/pace.h"
 #include "runtime/quant/codec.h"
 #include "runtime/quant/dispatch.h"
+#include "server/cli_onnx.h"
 #include "server/codec_bench.h"
 #include "server/codec_gate.h"
 #include "server/command_compress.h"
@@ -39,6 +40,8 @@ Examples:
   edge_server init --from sample.csv           and write a commented run for this table
   edge_server example > run.toml               a commented run to start from
   edge_server serve run.toml                   serve it to the fleet's workers
+  edge_server import net.onnx --check          what of an ONNX model could be trained further
+  edge_server export paceline-state            a run's model as ONNX
   edge_server enrol greenhouse                 print a code; on the board: edge_worker join HOST -
   edge_server revoke greenhouse                cut a lost board off
   edge_server simulate --example > grid.toml   a commented experiment to start from
@@ -283,11 +286,11 @@ int main(int argc, char** argv) {
                             "instead of the file's: 0.0.0.0:7433, ipc:///PATH");
   serve_command->add_option("--state", serve.state_folder,
                             "folder for snapshots and journals, instead of the file's");
+  serve_command->add_option("--start", serve.start_file,
+                            "a model (.safetensors) to start from, instead of the file's");
   serve_command
       ->add_option("--journal", serve.journal,
                    "round, payload (all is kept for replay) or off, instead of the file's")
-  serve_command->add_option("--start", serve.start_file,
-                            "a model (.safetensors) to start from, instead of the file's");
       ->check(CLI::IsMember({"round", "payload", "off"}));
   serve_command->add_option("--fleet", serve.fleet_folder,
                             "the fleet's folder, instead of the file's (paceline-fleet)");
@@ -347,6 +350,8 @@ int main(int argc, char** argv) {
 
   FleetCommands fleet;
   fleet.add_to(app);
+  OnnxCommands onnx;
+  onnx.add_to(app);
   SimulateCommand simulate;
   CLI::App* simulate_command = add_simulate(app, &simulate);
   BenchCommand bench;
@@ -395,6 +400,7 @@ int main(int argc, char** argv) {
   }
   if (*init_command) return run_init(init_folder, init);
   if (const int code = fleet.run(); code >= 0) return code;
+  if (const auto text = onnx.run()) return print(*text);
   if (*bench_command) return run_bench_codecs(bench);
   if (*compress_command)
     return report(compare_codecs(compress, [](const std::string& lines) {

@@ -32,7 +32,8 @@ ARROWS = {
     "runtime/content": ["runtime/quant", "runtime/base"],
     "runtime/worker": BELOW_WORKER,
     "server/report": ["runtime/base"],
-    "server": BELOW_SERVER + ["server/report"],
+    "server/onnx": ["runtime/base", "runtime/data", "runtime/train"],
+    "server": BELOW_SERVER + ["server/onnx", "server/report"],
     "simulate": BELOW_SERVER + ["runtime/worker", "server", "server/report"],
     "platforms": [],
 }
