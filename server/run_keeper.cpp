@@ -21,6 +21,9 @@ namespace {
 constexpr TimeUs kRetryUs = from_ms(1000);
 // A journal that is longer gets a snapshot sooner: it is read as a whole at a start.
 constexpr uint64_t kJournalBytesMin = uint64_t{64} << 20;
+// On a small disk, too: what it fills can't be removed before another snapshot is there, which
+// needs space itself. Two journals, two snapshots and a third that is being written fit.
+constexpr uint64_t kJournalShareOfFree = 4;
 // All that is kept for replay: at most so much, and so much of what the disk has free.
 constexpr uint64_t kKeptBytesMax = 10'000'000'000;
 constexpr uint64_t kKeptShareOfFree = 10;
@@ -32,6 +35,12 @@ int64_t unix_now_us() {
 }
 
 }  // namespace
+
+uint64_t free_disk_bytes(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  return error ? UINT64_MAX : space.available;
+}
 
 Result<std::unique_ptr<RunKeeper>> RunKeeper::open(RunKeeperOptions options) {
   PACELINE_ASSIGN(StateStore store, StateStore::open(options.folder, kStateName));
@@ -117,7 +126,9 @@ Status RunKeeper::start_journal(ServerCore* core) {
   }
   writer_ = std::move(*writer);
   journal_serial_ = id.serial;
-  journal_bytes_max_ = std::max<uint64_t>(kJournalBytesMin, state.size());
+  journal_bytes_max_ = std::min(
+      std::max<uint64_t>(kJournalBytesMin, state.size()),
+      std::max<uint64_t>(options_.free_bytes(options_.folder) / kJournalShareOfFree, state.size()));
   if (options_.journal == Recording::kPayloads &&
       ::link(store_.path(id.serial).c_str(),
              kept_path(options_.folder, id.serial, KeptKind::kSnapshot).c_str()) != 0)
@@ -254,10 +265,9 @@ Status RunKeeper::end(ServerCore* core) {
 }
 
 uint64_t RunKeeper::kept_bytes_max(uint64_t kept) const {
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(options_.folder, error);
-  if (error) return kKeptBytesMax;
-  return std::min<uint64_t>(kKeptBytesMax, (space.available + kept) / kKeptShareOfFree);
+  const uint64_t free = options_.free_bytes(options_.folder);
+  if (free == UINT64_MAX) return kKeptBytesMax;
+  return std::min<uint64_t>(kKeptBytesMax, (free + kept) / kKeptShareOfFree);
 }
 
 // What recovery can't need any more goes; for replay, only what is above the cap, oldest first.

@@ -15,6 +15,9 @@
 
 namespace paceline {
 
+// UINT64_MAX where the system does not say.
+uint64_t free_disk_bytes(const std::string& folder);
+
 struct RunKeeperOptions {
   std::string folder;
   // As the core's option. kOff: what came after the newest snapshot is lost by a crash.
@@ -26,6 +29,8 @@ struct RunKeeperOptions {
   // Where journals come from; a test's may lose bytes and fail.
   std::function<Result<std::unique_ptr<AppendFile>>(const std::string& path)> create =
       create_append_file;
+  // Of the folder's disk.
+  std::function<uint64_t(const std::string& folder)> free_bytes = free_disk_bytes;
 };
 
 class RunKeeper {

@@ -20,6 +20,7 @@ namespace {
 // Succeeds until its owner says otherwise, on the files of a folder.
 struct Disk {
   bool full = false;
+  uint64_t free_bytes = UINT64_MAX;
   bool fails_sync = false;
   uint32_t syncs = 0;
 };
@@ -52,6 +53,8 @@ class Life {
     options.folder = folder;
     options.journal = journal;
     options.waits_for_disk = waits;
+    if (disk != nullptr)
+      options.free_bytes = [disk](const std::string&) { return disk->free_bytes; };
     if (disk != nullptr)
       options.create = [disk](const std::string& path) -> Result<std::unique_ptr<AppendFile>> {
         PACELINE_ASSIGN(std::unique_ptr<AppendFile> file, create_append_file(path));
@@ -283,6 +286,22 @@ TEST_SUITE("server/run_keeper") {
     }
     CHECK(model_of(Life(path).core()) == before);
     CHECK(model_of(Life(folder.file("copy")).core()) == acknowledged);
+  }
+
+  TEST_CASE("a journal ends with a snapshot before it takes a quarter of what the disk has free") {
+    const TempFolder folder;
+    const std::string path = folder.file("state");
+    Disk disk;
+    disk.free_bytes = 400'000;
+    Life server(path, Recording::kRecovery, true, &disk);
+    uint64_t longest = 0;
+    for (int i = 0; i < 1'000; ++i) {
+      server.exchange();
+      server.tick(1);
+      for (const KeptFile& file : kept_files(path)) longest = std::max(longest, file.bytes);
+    }
+    CHECK(longest > 50'000);
+    CHECK(longest < 105'000);  // one record more
   }
 
   TEST_CASE("by wish a full disk does not stop the run; a kill then costs a generation") {
