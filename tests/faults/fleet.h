@@ -70,7 +70,8 @@ class Fleet {
   // Lets time pass until `condition` holds. False: it does not after so long.
   bool wait_for(const std::function<bool()>& condition, int within_ms);
 
-  // What the server's newest life has said.
+  // What the server's newest life has said; of its journal, since this call.
+  void expect_journal_trouble() { journal_failed_ = journal_mended_ = false; }
   uint64_t publications_made() const { return publications_made_; }  // of all lives
   bool journal_failed() const { return journal_failed_; }
   bool journal_mended() const { return journal_mended_; }

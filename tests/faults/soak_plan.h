@@ -17,7 +17,7 @@ struct SoakPlan {
 
   explicit SoakPlan(Random* random) {
     const char* const paces[] = {"compat", "bsp", "asp", "ssp:3", "dsp"};
-    run.pace = paces[random->below(std::size(paces))];
+    run.pace = paces[static_cast<size_t>(random->below(std::size(paces)))];
     run.codec_up = random->below(2) == 0 ? "s1r" : "q8";
     run.codec_down = random->below(2) == 0 ? "s1r" : "q8";
     run.hidden = random->below(2) == 0 ? 16 : 512;
