@@ -237,13 +237,8 @@ void Proxy::accept_one() {
 }
 
 void Proxy::move_bytes(Connection& connection, TimeUs now) {
-  LinkFaults up, down;
-  {
-    const std::lock_guard lock(mutex_);
-    up = up_;
-    down = down_;
-  }
-  for (auto [flow, faults] : {std::pair(&connection.up, &up), {&connection.down, &down}}) {
+  for (auto [flow, faults] :
+       {std::pair(&connection.up, &up_), std::pair(&connection.down, &down_)}) {
     if (flow->from >= 0 && flow->takes()) read_some(*flow, *faults, now);
     write_due(*flow, *faults, now);
   }

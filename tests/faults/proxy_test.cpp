@@ -112,7 +112,7 @@ TEST_SUITE("faults/proxy") {
     CHECK(target.read(bytes.size()) == bytes);
     target.write(bytes);
     CHECK(dialer.read(bytes.size()) == bytes);
-    CHECK(path.proxy->bytes_passed() == 2 * bytes.size());
+    CHECK(wait_until([&] { return path.proxy->bytes_passed() == 2 * bytes.size(); }));
   }
 
   TEST_CASE("a direction that is held lets nothing pass until it is healed; the other one does") {
