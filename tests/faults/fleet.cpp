@@ -68,7 +68,7 @@ void Fleet::start_board(Board& board) {
 
 Status Fleet::start_server(const std::string& rounds) {
   const std::string log = format_text("%s/server.%u", options_.folder.c_str(), ++server_lives_);
-  journal_failed_ = journal_mended_ = false;
+  journal_in_trouble_ = false;
   went_on_from_.clear();
   last_words_.clear();
   const TimeUs began = monotonic_now_us();
@@ -132,9 +132,9 @@ void Fleet::read_server_line(std::string_view line) {
   else if (has(line, ": publication ") && has(line, " checksum "))
     ++publications_made_;
   else if (has(line, "the journal failed"))
-    journal_failed_ = true;
+    journal_in_trouble_ = true;
   else if (has(line, "what is granted is durable"))
-    journal_mended_ = true;
+    journal_in_trouble_ = false;
   else if (has(line, "going on from "))
     went_on_from_ = line.substr(line.find(": generation ") + 2);
 }

@@ -70,11 +70,9 @@ class Fleet {
   // Lets time pass until `condition` holds. False: it does not after so long.
   bool wait_for(const std::function<bool()>& condition, int within_ms);
 
-  // What the server's newest life has said; of its journal, since this call.
-  void expect_journal_trouble() { journal_failed_ = journal_mended_ = false; }
+  // What the server's newest life has said.
   uint64_t publications_made() const { return publications_made_; }  // of all lives
-  bool journal_failed() const { return journal_failed_; }
-  bool journal_mended() const { return journal_mended_; }
+  bool journal_in_trouble() const { return journal_in_trouble_; }
   const std::string& went_on_from() const { return went_on_from_; }  // "generation 1, publ..."
   const std::string& last_words() const { return last_words_; }      // "publication 7, checksum .."
   double restart_s_max() const { return restart_s_max_; }
@@ -90,7 +88,7 @@ class Fleet {
   std::string run_file_;
   std::string address_;
   uint64_t publications_made_ = 0;
-  bool journal_failed_ = false, journal_mended_ = false;
+  bool journal_in_trouble_ = false;
   std::string went_on_from_, last_words_;
   double restart_s_max_ = 0;
 };

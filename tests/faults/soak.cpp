@@ -84,10 +84,12 @@ class Soak {
   void make_disks();
   void make_fleet();
   bool start_server();
+  void resume_server();
   void rage();
   void strike();
   void settle();
 
+  void let_it_publish();
   void kill_server();
   void stop_server();
   void cut_servers_power();
@@ -101,6 +103,7 @@ class Soak {
   // Mends what is due, reads what was said, measures.
   void tend();
   void pass(int ms_max);
+  bool wait_for(const std::function<bool()>& condition, int within_ms = kPatience);
   // Everything is mended, and the run goes on.
   void check_that_it_goes_on();
   void mend(Board& board, TimeUs now);
@@ -180,6 +183,17 @@ bool Soak::start_server() {
   return true;
 }
 
+// From where the folder says.
+void Soak::resume_server() {
+  if (!start_server()) return;
+  fleet_->read_logs();
+  const std::string expected = format_text("generation %llu, publication %llu,",
+                                           static_cast<unsigned long long>(found_.generation),
+                                           static_cast<unsigned long long>(found_.publication));
+  if (!fleet_->went_on_from().starts_with(expected))
+    broken("it goes on from " + fleet_->went_on_from() + "; its folder says " + expected);
+}
+
 void Soak::rage() {
   const TimeUs end = began_ + static_cast<TimeUs>(options_.seconds * 1e6);
   while (monotonic_now_us() < end && report_.broken.empty()) {
@@ -223,53 +237,47 @@ bool Soak::read_folder() {
     return false;
   }
   found_ = *found;
-  return true;
+  if (found_.whole) return true;
+  // What a start raises it to.
+  ++found_.generation;
+  report_.generations = std::max(report_.generations, found_.generation);
+  if (plan_.waits_for_disk) broken("a new generation: " + found_.fault);
+  return report_.broken.empty();
+}
+
+// Mostly: a server that is struck while nobody is there yet has little to lose.
+void Soak::let_it_publish() {
+  if (random_.below(4) == 0) return;
+  const uint64_t made = fleet_->publications_made();
+  wait_for([&] { return fleet_->publications_made() > made; }, 3'000);
+  pass(100);
 }
 
 void Soak::kill_server() {
-  if (random_.below(4) != 0) {
-    const uint64_t made = fleet_->publications_made();
-    fleet_->wait_for([&] { return fleet_->publications_made() > made; }, 3'000);
-    pass(100);
-  }
+  let_it_publish();
   say("the server is killed");
   ++report_.kills;
   fleet_->kill_server();
   if (!read_folder()) return;
   pass(200);
-  if (!start_server()) return;
-  const std::string expected =
-      format_text("generation %llu, publication %llu",
-                  static_cast<unsigned long long>(found_.generation + (found_.whole ? 0 : 1)),
-                  static_cast<unsigned long long>(found_.publication));
-  fleet_->read_logs();
-  if (!fleet_->went_on_from().starts_with(expected))
-    broken("it goes on from " + fleet_->went_on_from() + ", its folder says " + expected);
-  report_.generations = std::max(report_.generations, found_.generation + (found_.whole ? 0 : 1));
-  if (!found_.whole && plan_.waits_for_disk) broken("a new generation: " + found_.fault);
+  resume_server();
 }
 
 void Soak::stop_server() {
   say("the server is stopped in order");
   ++report_.stops;
-  if (check(fleet_->stop_server(), "SIGTERM") && read_folder()) start_server();
+  if (check(fleet_->stop_server(), "SIGTERM") && read_folder()) resume_server();
 }
 
 void Soak::cut_servers_power() {
-  if (random_.below(4) != 0) {
-    const uint64_t made = fleet_->publications_made();
-    fleet_->wait_for([&] { return fleet_->publications_made() > made; }, 3'000);
-    pass(100);
-  }
+  let_it_publish();
   say("the server's power is cut");
   ++report_.power_cuts;
   Fleet::pause(fleet_->server());
   if (!check(server_disk_->freeze(), "the image")) return;
   fleet_->kill_server();
   if (!check(server_disk_->restore(), "the image") || !read_folder()) return;
-  if (!found_.whole && plan_.waits_for_disk) broken("a new generation: " + found_.fault);
-  report_.generations = std::max(report_.generations, found_.generation + (found_.whole ? 0 : 1));
-  start_server();
+  resume_server();
 }
 
 void Soak::fill_servers_disk() {
@@ -278,24 +286,20 @@ void Soak::fill_servers_disk() {
   ++report_.full_disks;
   const bool dies = !options_.spares_server && random_.below(3) == 0;
   say(dies ? "the server's disk is full, and then it is killed" : "the server's disk is full");
-  fleet_->read_logs();
-  fleet_->expect_journal_trouble();
   if (!check(server_disk_->fill(), "the disk")) return;
-  if (!fleet_->wait_for([&] { return fleet_->journal_failed(); }, kPatience))
+  if (!wait_for([&] { return fleet_->journal_in_trouble(); }))
     return broken("a full disk is not noticed");
   pass(1'000);
   if (dies) {
     ++report_.kills;
     fleet_->kill_server();
     if (!read_folder()) return;
-    report_.generations = std::max(report_.generations, found_.generation + (found_.whole ? 0 : 1));
-    if (!found_.whole && plan_.waits_for_disk) broken("a new generation: " + found_.fault);
-    if (check(server_disk_->free_up(), "the disk")) start_server();
+    if (check(server_disk_->free_up(), "the disk")) resume_server();
     return;
   }
   if (!fleet_->server_runs()) return broken("the server ended when its disk was full");
   if (!check(server_disk_->free_up(), "the disk")) return;
-  if (!fleet_->wait_for([&] { return fleet_->journal_mended(); }, kPatience))
+  if (!wait_for([&] { return !fleet_->journal_in_trouble(); }))
     broken("the server does not notice that its disk has space again");
 }
 
@@ -410,12 +414,16 @@ void Soak::tend() {
 
 void Soak::pass(int ms_max) {
   const auto ms = static_cast<int>(random_.below(static_cast<uint64_t>(ms_max)));
-  wait_until(
+  wait_for([] { return false; }, ms);
+}
+
+bool Soak::wait_for(const std::function<bool()>& condition, int within_ms) {
+  return wait_until(
       [&] {
         tend();
-        return false;
+        return condition();
       },
-      ms);
+      within_ms);
 }
 
 void Soak::check_that_it_goes_on() {
@@ -424,12 +432,11 @@ void Soak::check_that_it_goes_on() {
   std::vector<uint64_t> taken;
   for (const Board& board : fleet_->boards()) taken.push_back(board.publications_taken);
   const auto all_go_on = [&] {
-    tend();
     for (size_t i = 0; i < taken.size(); ++i)
       if (fleet_->boards()[i].publications_taken <= taken[i]) return false;
     return fleet_->publications_made() >= made + 3;
   };
-  if (wait_until(all_go_on, kPatience)) return;
+  if (wait_for(all_go_on)) return;
   if (fleet_->publications_made() < made + 3)
     broken("nothing is published any more: " + tail_of(fleet_->server().err()));
   for (size_t i = 0; i < taken.size(); ++i)
