@@ -52,8 +52,9 @@ class Soak {
     make_disks();
     make_fleet();
     if (start_server()) rage();
-    if (report_.broken.empty()) settle();
-    if (!report_.broken.empty()) leave();
+    if (options_.stopped()) report_.broken.clear();  // the programs may have been told to stop, too
+    if (report_.broken.empty() && !options_.stopped()) settle();
+    if (!report_.broken.empty() || options_.stopped()) leave();
     if (fleet_->restart_s_max() > 5) broken("a start took longer than 5 s");
     report_.seconds = to_seconds(monotonic_now_us() - began_);
     report_.history = history_.verdict();
@@ -196,7 +197,7 @@ void Soak::resume_server() {
 
 void Soak::rage() {
   const TimeUs end = began_ + static_cast<TimeUs>(options_.seconds * 1e6);
-  while (monotonic_now_us() < end && report_.broken.empty()) {
+  while (monotonic_now_us() < end && report_.broken.empty() && !options_.stopped()) {
     strike();
     ++report_.faults;
     if (report_.broken.empty()) pass(300);
@@ -421,7 +422,7 @@ bool Soak::wait_for(const std::function<bool()>& condition, int within_ms) {
   return wait_until(
       [&] {
         tend();
-        return condition();
+        return condition() || options_.stopped();
       },
       within_ms);
 }
@@ -473,7 +474,7 @@ void Soak::settle() {
   read_folder();
 }
 
-// After a broken promise: what is there is still held against what was said.
+// After a broken promise, or when it is stopped: what is there is still held against what was said.
 void Soak::leave() {
   if (fleet_->server_runs()) fleet_->kill_server();
   read_folder();

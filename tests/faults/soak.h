@@ -24,6 +24,8 @@ struct SoakOptions {
   bool spares_server = false;  // it is neither killed nor stopped: how it grows is to be seen
   bool cuts_power = true;      // where disk images can be mounted
   std::function<void(const std::string&)> say = [](const std::string&) {};
+  // Asked often: then it is broken off, and what there is is held against what was said.
+  std::function<bool()> stopped = [] { return false; };
 };
 
 struct SoakReport {

@@ -1,4 +1,5 @@
 // soak: one run under faults; exit code 1 if a promise was broken. docs/reliability.md, "Soak".
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -6,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "runtime/base/signals.h"
 #include "runtime/base/status.h"
 #include "tests/faults/soak.h"
 
@@ -128,6 +130,9 @@ int main(int argc, char** argv) {
   arguments.soak.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   std::fprintf(stderr, "seed %llu\n", static_cast<unsigned long long>(arguments.soak.seed));
 
+  std::atomic<bool> stopped = false;
+  const StopSignals signals([&](int) { stopped = true; });
+  arguments.soak.stopped = [&] { return stopped.load(); };
   const SoakReport report = soak(arguments.soak);
   for (const std::string& reason : report.history.reasons)
     std::fprintf(stderr, "BROKEN: %s\n", reason.c_str());
