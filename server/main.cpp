@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <ctime>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
@@ -13,6 +14,7 @@
 #include "server/cli_onnx.h"
 #include "server/codec_bench.h"
 #include "server/codec_gate.h"
+#include "server/command_backup.h"
 #include "server/command_compress.h"
 #include "server/command_experiment.h"
 #include "server/command_fleet.h"
@@ -44,6 +46,7 @@ Examples:
   edge_server export paceline-state            a run's model as ONNX
   edge_server enrol greenhouse                 print a code; on the board: edge_worker join HOST -
   edge_server revoke greenhouse                cut a lost board off
+  edge_server backup stick/paceline --state S  copy the fleet's keys and a run, which may be at work
   edge_server simulate --example > grid.toml   a commented experiment to start from
   edge_server simulate grid.toml               train whole fleets under a virtual clock and compare
   edge_server simulate --oracle 1,1,2,4        what each pace makes of boards of these seconds a step
@@ -148,6 +151,32 @@ struct FleetCommands {
     if (*enrol) return print(enrol_worker(folder, name));
     if (*workers) return print(list_workers(folder));
     if (*revoke) return print(revoke_worker(folder, name));
+    return -1;
+  }
+};
+
+struct BackupCommands {
+  ServerFolders folders{.fleet = kFleetFolder, .state = {}};
+  std::string backup_folder;
+  CLI::App* backup = nullptr;
+  CLI::App* restore = nullptr;
+
+  void add_to(CLI::App& app) {
+    backup = app.add_subcommand("backup", "copy a fleet's keys and a run's newest snapshot");
+    restore = app.add_subcommand("restore", "put a backup where a fleet and a run are to be");
+    backup->add_option("to", backup_folder, "a new folder")->required();
+    restore->add_option("from", backup_folder, "what backup made")->required();
+    for (CLI::App* command : {backup, restore}) {
+      command->add_option("--fleet", folders.fleet, "the fleet's folder")->capture_default_str();
+      command->add_option("--state", folders.state, "the run's state folder");
+    }
+  }
+  // -1: another command is asked for.
+  int run() const {
+    if (*backup) return print(back_up(folders, backup_folder));
+    if (*restore)
+      return print(
+          restore_backup(backup_folder, folders, static_cast<int64_t>(std::time(nullptr))));
     return -1;
   }
 };
@@ -352,6 +381,8 @@ int main(int argc, char** argv) {
   fleet.add_to(app);
   OnnxCommands onnx;
   onnx.add_to(app);
+  BackupCommands backup;
+  backup.add_to(app);
   SimulateCommand simulate;
   CLI::App* simulate_command = add_simulate(app, &simulate);
   BenchCommand bench;
@@ -401,6 +432,7 @@ int main(int argc, char** argv) {
   if (*init_command) return run_init(init_folder, init);
   if (const int code = fleet.run(); code >= 0) return code;
   if (const auto text = onnx.run()) return print(*text);
+  if (const int code = backup.run(); code >= 0) return code;
   if (*bench_command) return run_bench_codecs(bench);
   if (*compress_command)
     return report(compare_codecs(compress, [](const std::string& lines) {

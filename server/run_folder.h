@@ -6,6 +6,8 @@
 //   state.00000012.lapsed     the same, and then grants that no record holds
 //   state.00000012.snapshot   snapshot 12, kept for `edge_server replay`
 //   run.toml                  the run's description
+//   restored                  a folder that a backup made: by how much the generation rises at
+//   least
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,7 @@
 namespace paceline {
 
 inline constexpr const char* kStateName = "state";
+inline constexpr const char* kRestoredName = "restored";
 
 enum class KeptKind { kJournal, kLapsed, kSnapshot };
 

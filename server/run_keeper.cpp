@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -32,6 +33,17 @@ int64_t unix_now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+// The run whose backup this was may have gone on, and through generations of its own.
+uint64_t restored_by(const std::string& folder) {
+  const Result<Bytes> bytes = read_file(folder + "/" + kRestoredName, 64);
+  uint64_t by = 1;
+  if (bytes) {
+    const auto* text = reinterpret_cast<const char*>(bytes->data());
+    std::from_chars(text, text + bytes->size(), by);
+  }
+  return std::max<uint64_t>(by, 1);
 }
 
 }  // namespace
@@ -73,6 +85,8 @@ Status RunKeeper::begin(ServerCore* core) {
     PACELINE_TRY(store_.save(core->save(), false));
     prune();
   }
+  // The generation that it asked for is on disk.
+  ::unlink((options_.folder + "/" + kRestoredName).c_str());
   core->resume();
   core->set_durable(journals());
   return {};
@@ -96,7 +110,7 @@ Status RunKeeper::catch_up(ServerCore* core, const StateStore::Found& found) {
     redone = std::move(*done);
   }
   for (const KeptFile& file : kept_files(options_.folder)) store_.skip_to(file.serial);
-  if (!redone.whole) core->raise_generation();
+  if (!redone.whole) core->raise_generation(restored_by(options_.folder));
   log_info(
       "going on from %s: generation %llu, publication %llu, %llu records after snapshot %llu%s%s",
       folder, static_cast<unsigned long long>(core->generation()),

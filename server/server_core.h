@@ -93,7 +93,7 @@ class ServerCore {
   Status load(ByteSpan state);
   Status redo(ByteSpan record);
   // What came after is lost in part.
-  void raise_generation() { ++generation_; }
+  void raise_generation(uint64_t by = 1) { generation_ += by; }
   void resume();
   // What has happened since the last one, if it must outlive this server before anybody is told of
   // it; else empty. To be taken after each event. `everything`: also what nobody depends on.
