@@ -10,7 +10,8 @@ namespace paceline {
 
 namespace {
 
-// A window is to see what goes on: some seconds of fast rows, a handful of slow ones.
+// A window is to see what goes on in some seconds. Where few rows come in that time each tells by
+// itself, as the measured tables do (docs/data.md).
 constexpr double kWindowSeconds = 2;
 constexpr uint32_t kWindowRowsMin = 16, kWindowRowsMax = 128;
 // Neighbours may be so many usual steps apart: a late row is no gap, two lost ones are.
@@ -46,7 +47,7 @@ WindowChoice choose_windows(const TableProfile& table, const InitOptions& option
   if (forecast) choice.horizon = options.horizon;
   if (options.window > 0)
     choice.rows = options.window;
-  else if (choice.time != nullptr)
+  else if (choice.time != nullptr && kWindowRowsMin * choice.time->interval_s <= kWindowSeconds)
     choice.rows = rows_for(choice.time->interval_s);
   else if (forecast)
     choice.rows = kWindowRowsMin;
@@ -89,6 +90,9 @@ std::string window_layers(const WindowChoice& windows, size_t outputs) {
 }
 
 std::string window_summary(const WindowChoice& windows) {
+  if (!windows.used() && windows.time != nullptr)
+    return format_text("windows   none, a row every %.6g s; --window ROWS takes several together\n",
+                       windows.time->interval_s);
   if (!windows.used()) return {};
   std::string text =
       format_text("windows   %u rows, the next %u later", windows.rows, windows.stride);

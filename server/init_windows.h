@@ -28,7 +28,7 @@ std::string window_keys(const WindowChoice& windows);
 // The [[layer]]s of a small convolutional net from [columns][rows] to `outputs`.
 std::string window_layers(const WindowChoice& windows, size_t outputs);
 
-// "windows   16 rows, ...", with a line's end; empty where a sample is a row.
+// "windows   16 rows, ...", with a line's end; empty for rows without times that are samples.
 std::string window_summary(const WindowChoice& windows);
 
 }  // namespace paceline

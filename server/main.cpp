@@ -275,8 +275,9 @@ CLI::App* add_init(CLI::App& app, std::string* folder, InitOptions* options) {
       ->delimiter(',')
       ->allow_extra_args(false);
   command
-      ->add_option("--window", options->window,
-                   "rows of a sample; 1: single rows (by the table's times, if it has some)")
+      ->add_option(
+          "--window", options->window,
+          "rows of a sample; 1: single rows (windows for 8 rows a second or more with times)")
       ->check(CLI::Range(1, 65'536));
   command->add_option("--forecast", options->forecast,
                       "predict this column's value some rows ahead, instead of a label");

@@ -127,7 +127,7 @@ TEST_SUITE("server/init_run") {
     CHECK(contains(site.error(), "more than 256 different values and is no measured number"));
   }
 
-  TEST_CASE("init: a table with times gets windows that see some seconds, and a net along them") {
+  TEST_CASE("init: fast rows with times get windows that see some seconds, and a net along them") {
     const auto timed = [](const char* header, int64_t begin, int64_t step, int count) {
       std::string text = std::string(header) + ",ax,state\n";
       for (int i = 0; i < count; ++i)
@@ -148,8 +148,7 @@ TEST_SUITE("server/init_run") {
     CHECK(config.core.run.model.layers.front().type == "conv1d");
     Site slow(timed("t", 1657534605, 60, 900));
     REQUIRE(slow.error().empty());
-    CHECK(slow.config().schema.windows.rows == 16);
-    CHECK(slow.config().schema.windows.gap_max == doctest::Approx(180));
+    CHECK_FALSE(slow.config().schema.windows.used());
     // A serial number is no time; whoever asks for windows gets them, and whoever wants none, none.
     Site counted(timed("t", 7, 1, 900));
     counted.options.force = slow.options.force = true;
@@ -159,9 +158,14 @@ TEST_SUITE("server/init_run") {
     REQUIRE(counted.error().empty());
     CHECK(counted.config().schema.windows.rows == 4);
     CHECK(counted.config().schema.windows.time.empty());
-    slow.options.window = 1;
+    slow.options.window = 16;
     REQUIRE(slow.error().empty());
-    CHECK_FALSE(slow.config().schema.windows.used());
+    CHECK(slow.config().schema.windows.rows == 16);
+    CHECK(slow.config().schema.windows.gap_max == doctest::Approx(180));
+    fast.options.force = true;
+    fast.options.window = 1;
+    REQUIRE(fast.error().empty());
+    CHECK_FALSE(fast.config().schema.windows.used());
   }
 
   TEST_CASE("init: a forecast has its column as label and as feature") {

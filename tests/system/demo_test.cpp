@@ -110,7 +110,7 @@ TEST_SUITE("system/demo") {
                             {"--freq", "fixed:0", "fixed"},
                             {"--link", "fast", "1mbit"},
                             {"--data-folder", "/nowhere", "/nowhere"},
-                            {"--worker", "/bin/false", "board1 ended (exit code 1)"},
+                            {"--worker", "/bin/false", " ended (exit code 1)"},
                             {"--worker", "/nowhere", "/nowhere"}};
     for (const Wrong& wrong : wrongs) {
       CAPTURE(wrong.option);

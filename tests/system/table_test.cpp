@@ -128,10 +128,9 @@ Asked ask(Site& site, const std::string& name, const std::vector<std::string>& l
   return {lines_of(said.out).back(), server.err(), worker.err()};
 }
 
-// Of single rows, whatever the table tells of time.
 double accuracy_on(Site& site, const std::string& name, const std::vector<std::string>& lines,
                    const std::function<bool(size_t row)>& is_test) {
-  return accuracy_of(ask(site, name, lines, is_test, {"--window", "1"}).answer);
+  return accuracy_of(ask(site, name, lines, is_test).answer);
 }
 
 }  // namespace
