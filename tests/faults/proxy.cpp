@@ -180,7 +180,12 @@ void Proxy::run() {
     apply_orders();
     const TimeUs now = wait_for_sockets(monotonic_now_us());
     accept_one();
-    for (const std::unique_ptr<Connection>& connection : connections_) move_bytes(*connection, now);
+    {
+      // When hold() has returned nothing passes any more.
+      const std::lock_guard lock(mutex_);
+      for (const std::unique_ptr<Connection>& connection : connections_)
+        move_bytes(*connection, now);
+    }
     // A half-open one stays until who dialed closes it.
     std::erase_if(connections_, [](const std::unique_ptr<Connection>& connection) {
       return connection->up.is_over() || connection->down.is_over();
