@@ -1,67 +1,29 @@
 #include "server/command_backup.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 
 #include "runtime/base/files.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/state_store.h"
 #include "server/fleet_folder.h"
+#include "server/new_folder.h"
 #include "server/run_folder.h"
 
 namespace paceline {
 
 namespace {
 
-constexpr uint64_t kFileBytesMax = uint64_t{4} << 20;
-
 bool is_there(const std::string& path) {
   std::error_code ignored;
   return !path.empty() && std::filesystem::exists(path, ignored);
 }
 
-Status copy_file(const std::string& from, const std::string& to, FileAccess access) {
-  PACELINE_ASSIGN(const Bytes bytes, read_file(from, kFileBytesMax));
-  return write_file_atomically(to, bytes, access);
-}
-
-// Calls `fill` with a new folder beside `to`, which becomes `to` if all went well.
-Status make_folder(const std::string& to, const std::function<Status(const std::string&)>& fill) {
-  if (is_there(to))
-    return fail(Code::kInvalidArgument,
-                "%s is there already and is never overwritten; choose another folder, or move it "
-                "away",
-                to.c_str());
-  const std::string partial = to + ".partial";
-  std::error_code ignored;
-  std::filesystem::remove_all(partial, ignored);
-  if (::mkdir(partial.c_str(), 0700) != 0)
-    return fail(Code::kIo, "make folder %s: %s", partial.c_str(), std::strerror(errno));
-  Status status = fill(partial);
-  if (status.ok() && std::rename(partial.c_str(), to.c_str()) != 0)
-    status = fail(Code::kIo, "rename to %s: %s", to.c_str(), std::strerror(errno));
-  if (status.ok()) status = sync_folder(to);
-  if (!status.ok()) std::filesystem::remove_all(partial, ignored);
-  return status;
-}
-
 Result<size_t> copy_fleet(const std::string& from, const std::string& to) {
   PACELINE_ASSIGN(const FleetFolder fleet, FleetFolder::open(from));
-  const auto fill = [&](const std::string& folder) -> Status {
-    for (const char* name : {"authority.key", "server.key", "fleet.toml"})
-      PACELINE_TRY(copy_file(from + "/" + name, folder + "/" + name, FileAccess::kOwner));
-    for (const char* name : {"authority.pem", "server.pem"})
-      PACELINE_TRY(copy_file(from + "/" + name, folder + "/" + name, FileAccess::kEverybody));
-    return {};
-  };
-  PACELINE_TRY(make_folder(to, fill));
   PACELINE_ASSIGN(const FleetList list, fleet.read());
+  PACELINE_TRY(FleetFolder::write(to, fleet.authority(), fleet.server(), list));
   return list.workers.size();
 }
 
@@ -90,10 +52,10 @@ Status copy_state(const std::string& from, const std::string& to, const std::str
     if (!restored.empty())
       PACELINE_TRY(write_file_atomically(folder + "/" + kRestoredName,
                                          std::as_bytes(std::span(restored)), FileAccess::kOwner));
-    return copy_file(from + "/run.toml", folder + "/run.toml", FileAccess::kOwner);
+    PACELINE_ASSIGN(const Bytes run, read_file(from + "/run.toml", kRunTextBytesMax));
+    return write_file_atomically(folder + "/run.toml", run, FileAccess::kOwner);
   };
-  PACELINE_TRY(make_folder(to, fill));
-  return {};
+  return make_new_folder(to, fill);
 }
 
 std::string told(const std::string& folder, std::optional<size_t> workers, bool state) {
@@ -119,7 +81,7 @@ Result<std::string> back_up(const ServerFolders& from, const std::string& to) {
     if (!is_there(from.state)) return {};
     return copy_state(from.state, folder + "/state", "");
   };
-  PACELINE_TRY(make_folder(to, fill));
+  PACELINE_TRY(make_new_folder(to, fill));
   return told(to, workers, is_there(from.state)) +
          (workers
               ? "Who has this folder can make itself your server: keep it where you keep keys.\n"

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "runtime/base/files.h"
+#include "server/new_folder.h"
 
 namespace paceline {
 
@@ -45,20 +46,14 @@ Result<Signer> make_server(const Signer& authority, const ServerHost& host, int6
   return Signer{.certificate_pem = std::move(pem), .key_pem = std::move(key.private_pem)};
 }
 
-Status write_all(const std::string& folder, const Signer& authority, const Signer& server) {
+Status write_all(const std::string& folder, const Signer& authority, const Signer& server,
+                 const FleetList& list) {
   PACELINE_TRY(write_text(folder + "/authority.key", authority.key_pem, FileAccess::kOwner));
   PACELINE_TRY(
       write_text(folder + "/authority.pem", authority.certificate_pem, FileAccess::kEverybody));
   PACELINE_TRY(write_text(folder + "/server.key", server.key_pem, FileAccess::kOwner));
   PACELINE_TRY(write_text(folder + "/server.pem", server.certificate_pem, FileAccess::kEverybody));
-  return write_text(folder + "/fleet.toml", fleet_text({}), FileAccess::kOwner);
-}
-
-void remove_all(const std::string& folder) {
-  for (const char* name :
-       {"authority.key", "authority.pem", "server.key", "server.pem", "fleet.toml"})
-    ::unlink((folder + "/" + name).c_str());
-  ::rmdir(folder.c_str());
+  return write_text(folder + "/fleet.toml", fleet_text(list), FileAccess::kOwner);
 }
 
 Status system_failure(const char* action, const std::string& path) {
@@ -119,24 +114,16 @@ ServerHost this_host() {
 }
 
 Status FleetFolder::make(const std::string& folder, const ServerHost& host, int64_t now_s) {
-  const auto taken = [&] {
-    return fail(Code::kInvalidArgument,
-                "%s is there already and is never overwritten; choose another folder, or move it "
-                "away if no board needs it",
-                folder.c_str());
-  };
-  if (exists(folder)) return taken();
   PACELINE_ASSIGN(const Signer authority, make_authority("paceline.fleet", valid_to_s(now_s)));
   PACELINE_ASSIGN(const Signer server, make_server(authority, host, now_s));
-  const std::string partial = folder + ".partial";
-  remove_all(partial);
-  if (::mkdir(partial.c_str(), 0700) != 0) return system_failure("make folder", partial);
-  Status status = write_all(partial, authority, server);
-  if (status.ok() && std::rename(partial.c_str(), folder.c_str()) != 0)
-    status = errno == ENOTEMPTY || errno == EEXIST ? Status(taken())
-                                                   : system_failure("rename to", folder);
-  if (!status.ok()) remove_all(partial);
-  return status;
+  return write(folder, authority, server, {});
+}
+
+Status FleetFolder::write(const std::string& folder, const Signer& authority, const Signer& server,
+                          const FleetList& list) {
+  return make_new_folder(folder, [&](const std::string& partial) {
+    return write_all(partial, authority, server, list);
+  });
 }
 
 bool FleetFolder::exists(const std::string& folder) {

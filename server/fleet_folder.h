@@ -27,12 +27,16 @@ class FleetFolder {
   // Makes authority, server certificate and an empty list, all or nothing. Errors: kInvalidArgument
   // if something is there already: nothing is ever overwritten.
   static Status make(const std::string& folder, const ServerHost& host, int64_t now_s);
+  // The same of what is there already.
+  static Status write(const std::string& folder, const Signer& authority, const Signer& server,
+                      const FleetList& list);
   static bool exists(const std::string& folder);
   // Errors: kNotFound with how to make one; kCorrupt, kRefused if the files do not belong together.
   static Result<FleetFolder> open(const std::string& folder);
 
   const std::string& path() const { return path_; }
   const Signer& authority() const { return authority_; }
+  const Signer& server() const { return server_; }
   // Of the run's listener; with workers' certificates.
   TlsOptions server_tls() const;
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 
 #include "runtime/base/files.h"
@@ -14,6 +15,7 @@
 #include "server/daemon.h"
 #include "server/fleet_folder.h"
 #include "server/model_watcher.h"
+#include "server/run_folder.h"
 
 namespace paceline {
 
@@ -60,6 +62,12 @@ Result<std::vector<float>> read_start(const std::string& path, const ParameterLa
   return start;
 }
 
+bool has_state(const std::string& folder) {
+  std::error_code ignored;
+  return !folder.empty() && (std::filesystem::exists(folder + "/" + kStateName + ".a", ignored) ||
+                             std::filesystem::exists(folder + "/" + kStateName + ".b", ignored));
+}
+
 Result<ServeConfig> load_config(const ServeOptions& options) {
   PACELINE_ASSIGN(const Bytes bytes, read_file(options.run_file, kRunFileBytesMax));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -70,7 +78,8 @@ Result<ServeConfig> load_config(const ServeOptions& options) {
   PACELINE_TRY(choose_security(options, &config));
   if (!options.state_folder.empty()) config.state_folder = options.state_folder;
   if (!options.start_file.empty()) config.start_file = options.start_file;
-  if (!config.start_file.empty()) {
+  // Once the run has begun its start may be gone.
+  if (!config.start_file.empty() && !has_state(config.state_folder)) {
     PACELINE_ASSIGN(config.core.start, read_start(config.start_file, config.core.run.model.layout));
   }
   if (!options.journal.empty()) {

@@ -43,6 +43,7 @@ void LossEstimate::observe(CodecId codec, const CodingNorms& norms) {
 }
 
 double LossEstimate::lost_share(const CodecInfo& codec) const {
+  if (!codec.lossy) return 0;  // whatever a worker says
   double lost = codec.kept_back;
   // The first changes of a model are easier to say than what follows: less than usual is not
   // believed.

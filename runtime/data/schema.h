@@ -18,8 +18,8 @@
 //   stride = 32               # rows from one window to the next; without, as many as the window's
 //   time = "clock"            # a column with the rows' times, as time_text.h reads them
 //   time_unit = "ms"          # of times that are numbers: "s", "ms", "us", "ns"
-//   gap_max = 0.5             # seconds between neighbours; without `time` rows left out between
-//   them task = "forecast"         # the label is the number that stands `horizon` rows later
+//   gap_max = 0.5             # seconds between neighbours; without `time` left-out rows between
+//   task = "forecast"         # the label is the number that stands `horizon` rows later
 //   horizon = 24
 //
 // Without `columns` a file's rows are taken as they stand, and only one scale and offset may be

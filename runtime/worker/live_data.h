@@ -19,11 +19,6 @@
 
 namespace paceline {
 
-class RowReader;
-class RowStream;
-class ClassList;
-struct CsvRecord;
-
 class LiveData {
  public:
   // Until start() nothing is read.

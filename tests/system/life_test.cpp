@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <regex>
 
 #include "runtime/base/status.h"
@@ -199,5 +200,33 @@ TEST_SUITE("system/life") {
     for (size_t i = 0; i < 3; ++i) CHECK(fleet.workers[i].wait_err_after(known[i], " checksum "));
     fleet.goes_on();
     fleet.end();
+  }
+
+  TEST_CASE("a run starts from an earlier one's model, and goes on when that file is gone") {
+    Site site;
+    RunText run;
+    Process first = site.server(run, {"--state", site.file("first"), "--rounds", "20"});
+    Process worker = site.worker("a");
+    CHECK(worker.wait_exit() == 0);
+    REQUIRE_MESSAGE(first.wait_exit() == 0, tail_of(first.err()));
+    const std::string model = site.file("first") + "/model.safetensors";
+
+    const std::vector<std::string> arguments = {"--state", site.file("second"), "--start", model};
+    Process second = site.server(run, arguments);
+    Process again = site.worker("b");
+    REQUIRE_MESSAGE(again.wait_err("publication 1 checksum"), tail_of(again.err()));
+    CHECK_MESSAGE(checksums_of(again.err()).at(1) ==
+                      last_model(worker.err()).substr(last_model(worker.err()).size() - 8),
+                  tail_of(again.err()));
+    second.signal(SIGTERM);
+    REQUIRE(second.wait_exit() == 0);
+
+    std::filesystem::remove(model);
+    Process third = site.server(run, arguments, site.address());
+    CHECK_MESSAGE(third.running(), tail_of(third.err()));
+    Process fresh =
+        site.start_server({"serve", site.file("run.toml"), "--plain", "--start", model}, "fresh");
+    CHECK(fresh.wait_exit() == 2);
+    CHECK_MESSAGE(fresh.err().find("model.safetensors") != std::string::npos, fresh.err());
   }
 }
