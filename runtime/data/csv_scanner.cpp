@@ -23,6 +23,13 @@ Result<CsvScanner> CsvScanner::make(std::string_view text) {
   return scanner;
 }
 
+CsvScanner CsvScanner::arff(std::string_view text, size_t line) {
+  CsvScanner scanner(text, ',', line);
+  scanner.comment_ = '%';
+  scanner.escapes_ = true;
+  return scanner;
+}
+
 void CsvScanner::set_separator(char separator) {
   separator_ = separator;
   ends_plain_ = {};
@@ -46,7 +53,7 @@ void CsvScanner::pass_line() {
 }
 
 void CsvScanner::skip_comments() {
-  while (!at_end() && text_[position_] == '#') {
+  while (!at_end() && text_[position_] == comment_) {
     const size_t end = std::min(text_.find('\n', position_), text_.size());
     last_comment_ = {text_.substr(position_ + 1, end - position_ - 1), line_};
     position_ = end;
@@ -91,9 +98,11 @@ Result<bool> CsvScanner::next(CsvRecord* record) {
 // Leaves position_ at a separator, a line end or the end of the text.
 Status CsvScanner::scan_cell(CsvRecord* record) {
   while (!at_end() && is_blank(text_[position_])) ++position_;
-  const bool quoted = !at_end() && text_[position_] == '"';
+  const char first = at_end() ? '\0' : text_[position_];
+  const bool quoted = first == '"' || (escapes_ && first == '\'');
   if (record->cells.empty()) record->first_quoted = quoted;
-  return quoted ? scan_quoted(record) : scan_plain(record);
+  if (!quoted) return scan_plain(record);
+  return escapes_ ? scan_escaped(record) : scan_quoted(record);
 }
 
 Status CsvScanner::scan_plain(CsvRecord* record) {
@@ -136,6 +145,29 @@ Status CsvScanner::scan_quoted(CsvRecord* record) {
     content = plain;
   }
   record->cells.push_back(content);
+  return end_quoted();
+}
+
+// ARFF: a quote ends in its line.
+Status CsvScanner::scan_escaped(CsvRecord* record) {
+  const char quote = text_[position_++];
+  std::string plain;
+  for (; !at_end() && text_[position_] != quote && text_[position_] != '\n'; ++position_) {
+    char c = text_[position_];
+    if (c == '\\' && position_ + 1 < text_.size() && text_[position_ + 1] != '\n') {
+      c = text_[++position_];
+      c = c == 'n' ? '\n' : c == 't' ? '\t' : c;
+    }
+    plain += c;
+  }
+  if (at_end() || text_[position_] != quote)
+    return fail(Code::kCorrupt, "line %zu: a quote is opened and not closed in its line", line_);
+  ++position_;
+  record->cells.push_back(record->unescaped.emplace_back(std::move(plain)));
+  return end_quoted();
+}
+
+Status CsvScanner::end_quoted() {
   while (!at_end() && is_blank(text_[position_])) ++position_;
   if (!at_end() && text_[position_] != separator_ && !at_line_end())
     return fail(Code::kCorrupt, "line %zu: text after a closing quote", line_);

@@ -43,6 +43,8 @@ class CsvScanner {
   static Result<CsvScanner> make(std::string_view text);
   // For the rest of a table that is known already: its text begins on line `line`.
   CsvScanner(std::string_view text, char separator, size_t line);
+  // The rows of an ARFF table: commas; quotes of either kind, where \ escapes; '%' for comments.
+  static CsvScanner arff(std::string_view text, size_t line);
 
   // The next record, or false at the end of the file. `record` is overwritten.
   // Errors: kCorrupt naming the line: a quote that is never closed, text after a closing quote, a
@@ -68,6 +70,8 @@ class CsvScanner {
   char find_separator() const;
   Status scan_cell(CsvRecord* record);
   Status scan_quoted(CsvRecord* record);
+  Status scan_escaped(CsvRecord* record);
+  Status end_quoted();
   Status scan_plain(CsvRecord* record);
   void skip_line_end();
 
@@ -75,6 +79,8 @@ class CsvScanner {
   size_t position_ = 0;
   size_t line_ = 1;
   char separator_ = ',';
+  char comment_ = '#';
+  bool escapes_ = false;                // quotes are those of ARFF
   std::array<bool, 256> ends_plain_{};  // bytes that a plain cell stops at
   Comment last_comment_;
   bool quote_is_open_ = false;

@@ -85,6 +85,23 @@ Dataset::Dataset(ElementType type, Bytes values, std::vector<uint32_t> shape,
   PACELINE_CHECK(row_bytes > 0);
   PACELINE_CHECK(values_.size() % row_bytes == 0);
   row_count_ = values_.size() / row_bytes;
+  check_labels();
+}
+
+Dataset::Dataset(SparseRows rows, uint32_t non_zeros_max, std::vector<int32_t> labels,
+                 uint32_t class_count)
+    : sparse_(std::move(rows)),
+      is_sparse_(true),
+      shape_{2, non_zeros_max},
+      labels_(std::move(labels)),
+      class_count_(class_count),
+      row_count_(sparse_.row_count()),
+      feature_count_(size_t{2} * non_zeros_max) {
+  PACELINE_CHECK(non_zeros_max > 0 && non_zeros_max <= kNonZerosMax);
+  check_labels();
+}
+
+void Dataset::check_labels() const {
   PACELINE_CHECK(row_count_ <= UINT32_MAX);
   PACELINE_CHECK(labels_.empty() || labels_.size() == row_count_);
   for (const int32_t label : labels_)
@@ -108,7 +125,7 @@ void Dataset::set_numbers(std::vector<float> numbers) {
 
 void Dataset::set_windows(const WindowRules& rules, std::vector<uint32_t> first_rows) {
   PACELINE_CHECK(rules.used() && !windows_.used() && !first_rows.empty());
-  PACELINE_CHECK(type_ == ElementType::kFloat32 && has_labels());
+  PACELINE_CHECK(type_ == ElementType::kFloat32 && has_labels() && !is_sparse_);
   std::vector<int32_t> labels;
   std::vector<float> numbers;
   std::vector<uint32_t> counts(class_count_);
@@ -137,7 +154,7 @@ uint32_t Dataset::first_row(uint32_t sample) const {
 }
 
 size_t Dataset::bytes() const {
-  return values_.capacity() + labels_.capacity() * sizeof(labels_[0]) +
+  return values_.capacity() + sparse_.bytes() + labels_.capacity() * sizeof(labels_[0]) +
          numbers_.capacity() * sizeof(numbers_[0]) +
          last_numbers_.capacity() * sizeof(last_numbers_[0]) +
          first_rows_.capacity() * sizeof(first_rows_[0]);
@@ -148,7 +165,10 @@ void Dataset::gather(std::span<const uint32_t> rows, std::span<float> features,
   for (const uint32_t row : rows) PACELINE_CHECK(row < row_count_);
   PACELINE_CHECK(features.size() == rows.size() * feature_count_);
   PACELINE_CHECK(labels.size() == (labels_.empty() ? labels.size() : rows.size()));
-  if (windows_.used()) {
+  if (is_sparse_) {
+    for (size_t i = 0; i < rows.size(); ++i)
+      lay_out_sparse(sparse_.row(rows[i]), features.subspan(i * feature_count_, feature_count_));
+  } else if (windows_.used()) {
     gather_windows(rows, features);
   } else {
     gather_values(rows, features);
@@ -231,7 +251,9 @@ Bytes Dataset::take_rows(std::span<const uint32_t> samples,
 
 Dataset Dataset::select(std::span<const uint32_t> rows) const {
   Dataset selected;
-  if (windows_.used()) {
+  if (is_sparse_) {
+    for (const uint32_t row : rows) selected.sparse_.add(sparse_.row(row));
+  } else if (windows_.used()) {
     selected.values_ = take_rows(rows, &selected.first_rows_);
   } else {
     const size_t row_bytes = feature_count_ * element_bytes(type_);
@@ -251,6 +273,7 @@ Dataset Dataset::select(std::span<const uint32_t> rows) const {
   selected.class_names = class_names;
   selected.notes = notes;
   selected.type_ = type_;
+  selected.is_sparse_ = is_sparse_;
   selected.shape_ = shape_;
   selected.windows_ = windows_;
   selected.number_scale_ = number_scale_;

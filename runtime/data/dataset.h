@@ -17,6 +17,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/status.h"
+#include "runtime/data/sparse_rows.h"
 #include "runtime/data/windows.h"
 
 namespace paceline {
@@ -37,6 +38,12 @@ class Dataset {
   Dataset(ElementType type, Bytes values, std::vector<uint32_t> shape, std::vector<int32_t> labels,
           uint32_t class_count);
 
+  // Sparse rows: a sample has the shape {2, non_zeros_max}, which no row exceeds.
+  Dataset(SparseRows rows, uint32_t non_zeros_max, std::vector<int32_t> labels,
+          uint32_t class_count);
+
+  // Null: rows are dense.
+  const SparseRows* sparse_rows() const { return is_sparse_ ? &sparse_ : nullptr; }
   size_t row_count() const { return row_count_; }
   size_t feature_count() const { return feature_count_; }
   std::span<const uint32_t> shape() const { return shape_; }
@@ -54,7 +61,8 @@ class Dataset {
   // What the reader left out, for the user: "rows without content, skipped: 114".
   std::vector<std::string> notes;
 
-  // x = value * scale + offset; default 1 and 0. Images: scale 1/255.
+  // x = value * scale + offset; default 1 and 0. Images: scale 1/255. Sparse rows are taken as they
+  // are.
   //   scale, offset  one number for all features or one for each
   void set_scaling(std::vector<float> scale, std::vector<float> offset);
   void set_scaling(float scale, float offset) {
@@ -101,10 +109,13 @@ class Dataset {
                      std::span<float> targets) const;
   void gather_values(std::span<const uint32_t> rows, std::span<float> features) const;
   void gather_windows(std::span<const uint32_t> windows, std::span<float> features) const;
+  void check_labels() const;
   Bytes take_rows(std::span<const uint32_t> samples, std::vector<uint32_t>* first_rows) const;
 
   ElementType type_ = ElementType::kFloat32;
   Bytes values_;
+  SparseRows sparse_;  // in place of the values
+  bool is_sparse_ = false;
   std::vector<uint32_t> shape_;
   std::vector<int32_t> labels_;
   std::vector<float> numbers_;

@@ -75,6 +75,27 @@ std::string class_text(const Dataset& dataset) {
   return text;
 }
 
+// Of rows that hold non-zeros only; which features there are is a note of the reader's.
+std::string describe_sparse(const Dataset& dataset, const SparseRows& rows) {
+  size_t shortest = SIZE_MAX, longest = 0;
+  float low = 0, high = 0;  // of rows whose other values are 0
+  for (size_t i = 0; i < rows.row_count(); ++i) {
+    shortest = std::min(shortest, rows.row(i).size());
+    longest = std::max(longest, rows.row(i).size());
+    for (const SparseEntry& entry : rows.row(i)) {
+      if (entry.value < low) low = entry.value;
+      if (entry.value > high) high = entry.value;
+    }
+  }
+  return format_text(
+      "%s sparse rows of %zu to %zu values that are not 0 (%.1f on average; %.9g to %.9g), %s, "
+      "%s in memory.",
+      with_commas(rows.row_count()).c_str(), shortest, longest,
+      static_cast<double>(rows.entry_count()) / static_cast<double>(rows.row_count()),
+      static_cast<double>(low), static_cast<double>(high), class_text(dataset).c_str(),
+      memory_text(dataset.bytes()).c_str());
+}
+
 }  // namespace
 
 std::string name_list(const std::vector<std::string>& names) {
@@ -86,7 +107,20 @@ std::string name_list(const std::vector<std::string>& names) {
   return text;
 }
 
+namespace {
+
+std::string classes_and_notes(const Dataset& dataset) {
+  std::string text;
+  if (!dataset.class_names.empty()) text += " Classes: " + name_list(dataset.class_names) + ".";
+  for (const std::string& note : dataset.notes) text += " Note: " + note + ".";
+  return text;
+}
+
+}  // namespace
+
 std::string describe(const Dataset& dataset) {
+  if (const SparseRows* sparse = dataset.sparse_rows())
+    return describe_sparse(dataset, *sparse) + classes_and_notes(dataset);
   const std::string rows = with_commas(dataset.row_count());
   std::string text = rows + (dataset.windows().used() ? " windows" : " rows");
   if (dataset.shape().size() > 1) text += " of " + shape_text(dataset.shape());
@@ -98,7 +132,6 @@ std::string describe(const Dataset& dataset) {
                       static_cast<double>(range.high));
   text += class_text(dataset) + ", " + memory_text(dataset.bytes()) + " in memory.";
   if (!dataset.column_names.empty()) text += " Features: " + name_list(dataset.column_names) + ".";
-  if (!dataset.class_names.empty()) text += " Classes: " + name_list(dataset.class_names) + ".";
   if (!range.constant_columns.empty()) {
     text += format_text(" %zu features never change", range.constant_columns.size());
     std::vector<std::string> names;
@@ -106,8 +139,7 @@ std::string describe(const Dataset& dataset) {
       if (k < dataset.column_names.size()) names.push_back(dataset.column_names[k]);
     text += names.empty() ? "." : ": " + name_list(names) + ".";
   }
-  for (const std::string& note : dataset.notes) text += " Note: " + note + ".";
-  return text;
+  return text + classes_and_notes(dataset);
 }
 
 }  // namespace paceline

@@ -7,6 +7,10 @@
 
 namespace paceline {
 
+std::string_view text_of(ByteSpan content) {
+  return {reinterpret_cast<const char*>(content.data()), content.size()};
+}
+
 tl::unexpected<Status> fail_in_file(const std::string& path, const Status& error) {
   return fail(Status(error.code(), path + ": " + error.message()));
 }

@@ -14,6 +14,8 @@ namespace paceline {
 // content may be larger than `bytes_max`. Errors name the file; an empty file is kCorrupt.
 Result<Bytes> load_file(const std::string& path, uint64_t bytes_max);
 
+std::string_view text_of(ByteSpan content);
+
 // The same error with "FILE: " before its message.
 tl::unexpected<Status> fail_in_file(const std::string& path, const Status& error);
 

@@ -15,18 +15,10 @@ struct Format {
   Result<Dataset> (*read)(Bytes content, const ReadOptions& options);
 };
 
-// A text that the CSV reader would only misunderstand.
-bool matches_arff(std::string_view file_name, ByteSpan) {
-  return file_name.ends_with(".arff") || file_name.ends_with(".arff.gz");
-}
-
-Result<Dataset> refuse_arff(Bytes, const ReadOptions&) {
-  return fail(Code::kUnsupported, "ARFF is not read; export it as CSV with a header");
-}
-
 constexpr Format kFormats[] = {
     {matches_idx, read_idx},
-    {matches_arff, refuse_arff},
+    {matches_arff, read_arff},
+    {matches_libsvm, read_libsvm},
     {matches_csv, read_csv},
 };
 
@@ -37,11 +29,14 @@ Result<Dataset> read_content(std::string_view file_name, Bytes content,
   return fail(Code::kUnsupported, "neither IDX nor a text table; export it as CSV with a header");
 }
 
+std::string_view name_in(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
 }  // namespace
 
 Result<Dataset> read_dataset(const std::string& path, const ReadOptions& options) {
-  const std::string_view file_name =
-      std::string_view(path).substr(path.rfind('/') + 1);  // npos + 1 is 0
+  const std::string_view file_name = name_in(path);
   try {
     PACELINE_ASSIGN(Bytes content, load_file(path, options.bytes_max));
     Result<Dataset> dataset = read_content(file_name, std::move(content), options);
@@ -53,6 +48,19 @@ Result<Dataset> read_dataset(const std::string& path, const ReadOptions& options
     return fail(Code::kResourceExhausted, "%s: does not fit into this machine's memory",
                 path.c_str());
   }
+}
+
+Result<bool> has_sparse_rows(const std::string& path) {
+  PACELINE_ASSIGN(const Bytes content, load_file(path, ReadOptions().bytes_max));
+  return matches_libsvm(name_in(path), content);
+}
+
+Status has_columns(const std::string& path, const ReadOptions& options) {
+  PACELINE_ASSIGN(const Bytes content, load_file(path, options.bytes_max));
+  if (matches_libsvm(name_in(path), content)) return {};
+  if (const Status status = check_table_columns(content, options); !status.ok())
+    return fail_in_file(path, status);
+  return {};
 }
 
 }  // namespace paceline

@@ -33,12 +33,15 @@ struct ReadOptions {
   bool allow_non_finite = false;
 };
 
-// The kind is taken from the content (IDX magic, gzip magic) and, for text, the name; .gz is opened
-// transparently. Directories are not searched.
+// The kind is taken from the content (IDX magic, gzip magic, the first row of LibSVM) and, for
+// text, the name; .gz is opened transparently. Directories are not searched.
 Result<Dataset> read_dataset(const std::string& path, const ReadOptions& options);
 
-// Whether `path` is a table with a header that has the columns of `options`; its rows are not read.
-// Errors: as read_dataset().
+// Whether the rows of `path` are sparse (LibSVM). Errors: kNotFound, kIo, kCorrupt.
+Result<bool> has_sparse_rows(const std::string& path);
+
+// Whether a run may make sense of `path`: it is LibSVM, or a table with a header that has the
+// columns of `options`. Its rows are not read. Errors: as read_dataset().
 Status has_columns(const std::string& path, const ReadOptions& options);
 
 }  // namespace paceline

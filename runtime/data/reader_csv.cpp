@@ -1,6 +1,6 @@
-// CSV with a header: rows become float32 features and one label. Rows without any content are
-// skipped and counted; what is skipped by the run's rules is counted, and the first of each kind
-// is named. row_reader.h has the rules for a cell.
+// CSV with a header, and ARFF: rows become float32 features and one label. Rows without any
+// content are skipped and counted; what is skipped by the run's rules is counted, and the first of
+// each kind is named. row_reader.h has the rules for a cell.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -10,35 +10,27 @@
 #include "runtime/data/csv_columns.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/label_column.h"
+#include "runtime/data/left_out.h"
 #include "runtime/data/load.h"
 #include "runtime/data/row_reader.h"
+#include "runtime/data/text_table.h"
 
 namespace paceline {
 
 namespace {
 
-// Rows that were left out for one reason, for one line at the end.
-struct LeftOut {
-  size_t count = 0;
-  std::string first;
-
-  void add(const std::string& where) {
-    if (count++ == 0) first = where;
-  }
-  void note(const char* what, std::vector<std::string>* notes) const {
-    if (count > 0)
-      notes->push_back(format_text("%s: %zu (the first: %s)", what, count, first.c_str()));
-  }
-};
-
 class TableReader {
  public:
   // `schema` null: columns and classes as the file has them.
-  TableReader(CsvScanner scanner, TableColumns columns, const DataSchema* schema)
-      : scanner_(std::move(scanner)),
+  TableReader(TextTable table, TableColumns columns, const DataSchema* schema)
+      : table_(std::move(table)),
+        scanner_(table_.scanner()),
         rows_(std::move(columns), scanner_.separator(), schema),
         schema_(schema) {
-    if (schema == nullptr) return;
+    if (schema == nullptr) {
+      if (!table_.classes().empty()) classes_.emplace(table_.classes());
+      return;
+    }
     if (!schema->label_is_number()) classes_.emplace(schema->classes);
     if (schema->windows.used()) cutter_.emplace(schema->windows);
   }
@@ -58,7 +50,7 @@ class TableReader {
         continue;
       }
       ++row_count_;
-      PACELINE_ASSIGN(const bool counts, take(record, features));
+      PACELINE_ASSIGN(const bool counts, take(&record, features));
       if (cutter_ && !counts) cutter_->leave_out();
       if (!counts) continue;
       const auto raw = std::as_bytes(std::span(features));
@@ -106,12 +98,12 @@ class TableReader {
   }
 
   // Whether the row counts; its features are then in `features`, its label with the others.
-  Result<bool> take(const CsvRecord& record, std::span<float> features) {
-    if (const std::optional<RowFault> wrong = rows_.read(record, features)) {
-      PACELINE_TRY(leave_out(record, *wrong));
-      return false;
-    }
-    return add_label(record);
+  Result<bool> take(CsvRecord* record, std::span<float> features) {
+    std::optional<RowFault> wrong = table_.spread(record);
+    if (!wrong) wrong = rows_.read(*record, features);
+    if (!wrong) return add_label(*record);
+    PACELINE_TRY(leave_out(*record, *wrong));
+    return false;
   }
 
   Status make_windows(Dataset* dataset) {
@@ -186,7 +178,8 @@ class TableReader {
     return fail(Code::kInvalidArgument, "no rows");
   }
 
-  CsvScanner scanner_;
+  TextTable table_;
+  CsvScanner& scanner_;
   RowReader rows_;
   const DataSchema* schema_;
   std::optional<ClassList> classes_;
@@ -216,26 +209,30 @@ Result<Dataset> read_csv(Bytes content, const ReadOptions& options) {
     return fail(Code::kInvalidArgument,
                 "a text table has its label in a column; leave the label file %s out",
                 options.label_file.c_str());
-  const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-  PACELINE_ASSIGN(CsvScanner scanner, CsvScanner::make(text));
-  PACELINE_ASSIGN(const TableHeader header, read_table_header(&scanner));
-  PACELINE_ASSIGN(TableColumns columns, find_columns(header, options));
+  if (options.schema != nullptr && options.schema->sparse.used())
+    return fail(Code::kInvalidArgument, "the run takes sparse rows (LibSVM), this is a text table");
+  PACELINE_ASSIGN(TextTable table, TextTable::open(text_of(content), options));
+  PACELINE_ASSIGN(TableColumns columns, find_columns(table.header(), options));
   const bool by_name = options.schema != nullptr && options.schema->names_columns();
-  TableReader reader(std::move(scanner), std::move(columns), by_name ? options.schema : nullptr);
+  TableReader reader(std::move(table), std::move(columns), by_name ? options.schema : nullptr);
   PACELINE_TRY(reader.read_rows());
   return reader.finish(options.class_count);
 }
 
-Status has_columns(const std::string& path, const ReadOptions& options) {
-  PACELINE_ASSIGN(const Bytes content, load_file(path, options.bytes_max));
-  const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-  const auto check = [&]() -> Status {
-    PACELINE_ASSIGN(CsvScanner scanner, CsvScanner::make(text));
-    PACELINE_ASSIGN(const TableHeader header, read_table_header(&scanner));
-    PACELINE_ASSIGN(const TableColumns columns, find_columns(header, options));
-    return {};
-  };
-  if (const Status status = check(); !status.ok()) return fail_in_file(path, status);
+bool matches_arff(std::string_view file_name, ByteSpan content) {
+  if (file_name.ends_with(".gz")) file_name.remove_suffix(3);
+  return file_name.ends_with(".arff") || looks_like_arff(text_of(content));
+}
+
+Result<Dataset> read_arff(Bytes content, const ReadOptions& options) {
+  if (!looks_like_arff(text_of(content)))
+    return fail(Code::kCorrupt, "an ARFF file starts with @relation, this one does not");
+  return read_csv(std::move(content), options);
+}
+
+Status check_table_columns(ByteSpan content, const ReadOptions& options) {
+  PACELINE_ASSIGN(const TextTable table, TextTable::open(text_of(content), options));
+  PACELINE_ASSIGN(const TableColumns columns, find_columns(table.header(), options));
   return {};
 }
 

@@ -196,6 +196,8 @@ bool matches_idx(std::string_view file_name, ByteSpan content) {
 }
 
 Result<Dataset> read_idx(Bytes content, const ReadOptions& options) {
+  if (options.schema != nullptr && options.schema->sparse.used())
+    return fail(Code::kInvalidArgument, "the run takes sparse rows (LibSVM), this is IDX");
   PACELINE_ASSIGN(IdxArray array, parse_idx(std::move(content)));
   if (!options.allow_non_finite) {
     if (array.type == ElementType::kFloat32) PACELINE_TRY(check_finite<float>(array));

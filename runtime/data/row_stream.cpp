@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/data/arff.h"
 #include "runtime/data/json_row.h"
 
 namespace paceline {
@@ -33,6 +34,9 @@ Result<TableHeader> RowStream::header() {
   for (;;) {
     PACELINE_ASSIGN(const bool more, take_line(&head_));
     if (looks_like_json(head_)) return json_header();
+    if (looks_like_arff(head_))
+      return fail(Code::kUnsupported,
+                  "ARFF is read as a whole file, not row by row; save it as CSV, or as JSON lines");
     PACELINE_ASSIGN(CsvScanner scanner, CsvScanner::make(head_));
     Result<TableHeader> header = read_table_header(&scanner);
     const bool last = !more || head_.size() > kLineBytesMax;

@@ -55,8 +55,34 @@ Status read_rule(const std::string& text, DataSchema* schema) {
   return {};
 }
 
+Status read_sparse(ConfigSection* data, DataSchema* schema) {
+  SparseRules& sparse = schema->sparse;
+  data->read("features", &sparse.feature_count, 1, kSparseFeaturesMax);
+  data->read("hash_bits", &sparse.hash_bits, 4, 24);
+  data->read("non_zeros", &sparse.non_zeros_max, 1, kNonZerosMax);
+  if (sparse.feature_count > 0 && sparse.hash_bits > 0)
+    return fail(Code::kInvalidArgument,
+                "run: data.features says that indices are taken as they are, data.hash_bits that "
+                "they are hashed; leave one out");
+  if (sparse.hash_bits > 0) sparse.feature_count = 1u << sparse.hash_bits;
+  if (sparse.used() != (sparse.non_zeros_max > 0))
+    return fail(Code::kInvalidArgument,
+                "run: sparse rows need data.features or data.hash_bits, and data.non_zeros, the "
+                "most values of a row that are not 0");
+  if (!sparse.used()) return {};
+  for (const char* key : {"columns", "label", "ignore", "missing", "missing_values", "window",
+                          "time", "task", "scale", "offset"})
+    if (data->has(key))
+      return fail(Code::kInvalidArgument,
+                  "run: data.%s is of tables with named columns, and data.%s says that rows are "
+                  "sparse; leave one out",
+                  key, sparse.hash_bits > 0 ? "hash_bits" : "features");
+  return {};
+}
+
 // columns and label belong together; the rest means nothing without them.
 Status check_together(const DataSchema& schema, bool has_rules) {
+  if (schema.sparse.used()) return {};
   const bool any = schema.names_columns() || !schema.label.empty() || !schema.classes.empty();
   const bool all = schema.names_columns() && !schema.label.empty();
   if (any && !all)
@@ -168,14 +194,37 @@ Status check_means(const DataSchema& schema) {
   return {};
 }
 
+Status check_sparse_model(const SparseRules& sparse, uint64_t input_features, uint32_t entries) {
+  if (sparse.used() != (entries > 0))
+    return fail(Code::kInvalidArgument,
+                sparse.used() ? "run: [data] has sparse rows, so the first layer has to be of type "
+                                "\"sparse_dense\" with entries = %u"
+                              : "run: a layer of type \"sparse_dense\" takes sparse rows; give "
+                                "data.features = %u, or hash_bits, and non_zeros",
+                sparse.used() ? sparse.feature_count : entries);
+  if (!sparse.used()) return {};
+  if (sparse.feature_count != entries)
+    return fail(
+        Code::kInvalidArgument,
+        "run: [data] has %u features, but the first layer has entries = %u; make them equal",
+        sparse.feature_count, entries);
+  if (input_features != uint64_t{2} * sparse.non_zeros_max)
+    return fail(Code::kInvalidArgument,
+                "run: data.non_zeros is %u, so it has to be model.input = [2, %u]",
+                sparse.non_zeros_max, sparse.non_zeros_max);
+  return {};
+}
+
 }  // namespace
 
-Status DataSchema::check_model(uint64_t input_features, uint32_t class_count,
-                               uint32_t output_count) const {
-  if (!names_columns() && class_count == 0)
+Status DataSchema::check_model(uint64_t input_features, uint32_t class_count, uint32_t output_count,
+                               uint32_t sparse_entries) const {
+  if (!reads_rows() && class_count == 0)
     return fail(Code::kInvalidArgument,
                 "run: a model that gives numbers needs [data] with columns and label");
-  if (!names_columns()) return {};
+  PACELINE_TRY(check_sparse_model(sparse, input_features, sparse_entries));
+  if (!reads_rows()) return {};
+  if (sparse.used()) return check_label(class_count, output_count);
   if (windows.used() && columns.size() * uint64_t{windows.rows} != input_features)
     return fail(
         Code::kInvalidArgument,
@@ -188,6 +237,10 @@ Status DataSchema::check_model(uint64_t input_features, uint32_t class_count,
     return fail(Code::kInvalidArgument,
                 "run: [data] names %zu columns, but model.input has %llu values; make them equal",
                 columns.size(), static_cast<unsigned long long>(input_features));
+  return check_label(class_count, output_count);
+}
+
+Status DataSchema::check_label(uint32_t class_count, uint32_t output_count) const {
   if (classes.empty() && class_count > 0)
     return fail(Code::kInvalidArgument,
                 "run: [data] names no classes, but model.classes is %u; give them, or "
@@ -228,7 +281,9 @@ Result<DataSchema> parse_data_schema(std::string_view toml) {
   data.read("bad_rows", &bad_rows);
   const bool scales_label = data.has("label_scale") || data.has("label_offset");
   const Status windows = read_windows(&data, &schema);
+  const Status sparse = read_sparse(&data, &schema);
   PACELINE_TRY(data.finish());
+  PACELINE_TRY(sparse);
   PACELINE_TRY(windows);
 
   trim(&schema.label);

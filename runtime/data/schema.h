@@ -22,6 +22,12 @@
 //   task = "forecast"         # the label is the number that stands `horizon` rows later
 //   horizon = 24
 //
+// Sparse rows (LibSVM) have numbers in place of names:
+//
+//   features = 123            # indices 1 to 123; or hash_bits = 18: any index, hashed to 2^18
+//   places non_zeros = 14            # the most that a row has; the model's input is [2, 14]
+//   classes = ["-1", "+1"]    # without, the label is a number
+//
 // Without `columns` a file's rows are taken as they stand, and only one scale and offset may be
 // given.
 #pragma once
@@ -32,6 +38,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/data/sparse_rows.h"
 #include "runtime/data/windows.h"
 
 namespace paceline {
@@ -55,13 +62,21 @@ struct DataSchema {
   std::vector<std::string> missing_values = {"", "NA", "N/A", "NaN", "nan", "null", "?"};
   bool skip_bad_rows = false;
   WindowRules windows;
+  SparseRules sparse;
 
   bool names_columns() const { return !columns.empty(); }
-  bool label_is_number() const { return names_columns() && classes.empty(); }
+  // Whether rows are read as the run says, not as their file stands.
+  bool reads_rows() const { return names_columns() || sparse.used(); }
+  bool label_is_number() const { return reads_rows() && classes.empty(); }
   bool forecasts() const { return windows.horizon > 0; }
   // Errors: kInvalidArgument where a model of so many inputs and classes (0: it gives numbers)
   // can't take such rows.
-  Status check_model(uint64_t input_features, uint32_t class_count, uint32_t output_count) const;
+  //   sparse_entries  features of its first layer, where that takes sparse rows; else 0
+  Status check_model(uint64_t input_features, uint32_t class_count, uint32_t output_count,
+                     uint32_t sparse_entries = 0) const;
+
+ private:
+  Status check_label(uint32_t class_count, uint32_t output_count) const;
 };
 
 // The table [data] of a run; other tables are left to other readers. Errors: kInvalidArgument with

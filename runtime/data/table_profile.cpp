@@ -5,10 +5,10 @@
 #include <optional>
 #include <set>
 
-#include "runtime/data/csv_columns.h"
 #include "runtime/data/load.h"
 #include "runtime/data/number_text.h"
 #include "runtime/data/schema.h"
+#include "runtime/data/text_table.h"
 #include "runtime/data/time_text.h"
 
 namespace paceline {
@@ -58,11 +58,9 @@ class Profiler {
     missing_codes_.insert(defaults.missing_values.begin(), defaults.missing_values.end());
   }
 
+  void add_odd() { ++odd_rows_; }
   void add(const CsvRecord& record) {
-    if (record.cells.size() != cells_.size()) {
-      ++odd_rows_;
-      return;
-    }
+    if (record.cells.size() != cells_.size()) return add_odd();
     ++rows_;
     for (size_t i = 0; i < cells_.size(); ++i) add_cell(record.cells[i], &cells_[i]);
   }
@@ -243,36 +241,40 @@ class Profiler {
   size_t odd_rows_ = 0;
 };
 
-Result<TableProfile> profile_text(std::string_view text) {
-  PACELINE_ASSIGN(CsvScanner scanner, CsvScanner::make(text));
-  PACELINE_ASSIGN(const TableHeader header, read_table_header(&scanner));
+Result<TableProfile> profile_text(std::string_view text, const ReadOptions& options) {
+  PACELINE_ASSIGN(TextTable table, TextTable::open(text, options));
+  CsvScanner& scanner = table.scanner();
   CsvScanner again = scanner;
-  Profiler profiler(header, scanner.separator());
+  Profiler profiler(table.header(), scanner.separator());
   CsvRecord record;
   for (;;) {
     PACELINE_ASSIGN(const bool more, scanner.next(&record));
     if (!more) break;
-    if (!record.is_empty()) profiler.add(record);
+    if (record.is_empty()) continue;
+    if (table.spread(&record))
+      profiler.add_odd();
+    else
+      profiler.add(record);
   }
   PACELINE_ASSIGN(TableProfile profile, profiler.finish());
+  profile.label = table.label();
   std::vector<float> numbers;
   for (const std::string& code : profile.missing_values)
     if (const std::optional<float> number = parse_float32(code)) numbers.push_back(*number);
   while (!profile.missing_values.empty()) {
     PACELINE_ASSIGN(const bool more, again.next(&record));
     if (!more) break;
-    profile.missing_row_count +=
-        !record.is_empty() && profiler.has_missing(record, profile.missing_values, numbers);
+    profile.missing_row_count += !record.is_empty() && !table.spread(&record) &&
+                                 profiler.has_missing(record, profile.missing_values, numbers);
   }
   return profile;
 }
 
 }  // namespace
 
-Result<TableProfile> profile_table(const std::string& path) {
+Result<TableProfile> profile_table(const std::string& path, const ReadOptions& options) {
   PACELINE_ASSIGN(const Bytes content, load_file(path, kSampleBytesMax));
-  Result<TableProfile> profile =
-      profile_text({reinterpret_cast<const char*>(content.data()), content.size()});
+  Result<TableProfile> profile = profile_text(text_of(content), options);
   if (!profile) return fail_in_file(path, profile.error());
   return profile;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/data/reader.h"
 
 namespace paceline {
 
@@ -43,9 +44,11 @@ struct TableProfile {
   std::vector<ColumnProfile> columns;       // the named ones
   std::vector<std::string> missing_values;  // what stands for missing values here
   std::vector<std::string> notes;
+  std::string label;  // where the table says it: of ARFF the last attribute, or the one asked for
 };
 
+//   options  of ARFF the label, which stays one column, and what is left out
 // Errors: those of reading a table's header; kInvalidArgument for a table without rows.
-Result<TableProfile> profile_table(const std::string& path);
+Result<TableProfile> profile_table(const std::string& path, const ReadOptions& options = {});
 
 }  // namespace paceline

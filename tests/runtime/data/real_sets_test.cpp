@@ -67,6 +67,31 @@ TEST_SUITE("data/real_sets") {
     CHECK(class_counts(dataset) == Counts{485, 871, 3648, 1619, 860});
   }
 
+  TEST_CASE("libsvm: rows, values, features and labels of four published files") {
+    const std::string folder = real_file("sparse/");
+    if (folder.empty()) return;
+    struct Known {
+      const char* name;
+      size_t rows, values;
+      const char* features;
+      size_t class_count;
+    };
+    for (const Known& known :
+         {Known{"a9a.gz", 32'561, 451'592, "123 different features, indices 1 to 123", 2},
+          Known{"a9a.t.gz", 16'281, 225'731, "122 different features", 2},
+          Known{"adult-cross-hash20.train.svm.gz", 32'561, 2'539'685, "different features", 2},
+          Known{"debian-sections-hash22.train.svm.gz", 41'892, 949'260, "different features",
+                20}}) {
+      CAPTURE(known.name);
+      const Dataset dataset = read_table(folder + known.name, {}, "");
+      CHECK(dataset.row_count() == known.rows);
+      REQUIRE(dataset.sparse_rows() != nullptr);
+      CHECK(dataset.sparse_rows()->entry_count() == known.values);
+      CHECK(contains(describe(dataset), known.features));
+      CHECK(dataset.class_count() == known.class_count);
+    }
+  }
+
   TEST_CASE("tables: rows, features and classes of five published sensor tables") {
     const std::string folder = real_file("tabular/");
     if (folder.empty()) return;

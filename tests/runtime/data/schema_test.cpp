@@ -101,6 +101,29 @@ TEST_SUITE("data/schema") {
     CHECK(contains(forecast.check_model(2, 0, 1).message(), "give model.input = [2, 8]"));
   }
 
+  TEST_CASE("sparse rows: features or hash_bits with non_zeros, and nothing that is of columns") {
+    const std::string whole =
+        "[data]\nfeatures = 123\nnon_zeros = 14\nclasses = [\"-1\", \"+1\"]\n";
+    const DataSchema schema = schema_of(whole);
+    CHECK(schema.reads_rows());
+    CHECK(schema.check_model(28, 2, 2, 123).ok());
+    CHECK(contains(schema.check_model(28, 2, 2).message(), "entries = 123"));
+    CHECK(contains(schema.check_model(28, 2, 2, 124).message(), "make them equal"));
+    CHECK(contains(schema.check_model(30, 2, 2, 123).message(), "model.input = [2, 14]"));
+    CHECK(contains(schema.check_model(28, 3, 3, 123).message(), "names 2 classes"));
+    CHECK(contains(DataSchema().check_model(28, 2, 2, 123).message(), "data.features = 123"));
+    const DataSchema hashed = schema_of("[data]\nhash_bits = 18\nnon_zeros = 40\n");
+    CHECK(hashed.sparse.feature_count == 1u << 18);
+    CHECK(hashed.label_is_number());
+    CHECK(contains(error_of(whole + "hash_bits = 8\n"), "leave one out"));
+    CHECK(contains(error_of("[data]\nfeatures = 123\n"), "and data.non_zeros"));
+    CHECK(contains(error_of("[data]\nnon_zeros = 3\n"), "need data.features or data.hash_bits"));
+    CHECK(contains(error_of("[data]\nhash_bits = 25\nnon_zeros = 3\n"), "data.hash_bits"));
+    for (const char* key :
+         {"columns = [\"a\"]", "label = \"y\"", "scale = 2", "missing = \"skip\"", "window = 4"})
+      CHECK(contains(error_of(whole + key + "\n"), "is of tables with named columns"));
+  }
+
   TEST_CASE("parse: names are trimmed, one scale serves all columns, none is as before") {
     const DataSchema schema = schema_of(kWhole);
     CHECK(schema.columns == std::vector<std::string>{"ax", "sound"});
