@@ -37,7 +37,7 @@ Result<RoundsTask> make_task(const CompressOptions& options, RunSpec* spec) {
     return fail(Code::kInvalidArgument, "%s: its model gives numbers; bench compress takes classes",
                 options.run_file.c_str());
   ReadOptions read;
-  if (config.schema.names_columns()) read.schema = &config.schema;
+  if (config.schema.reads_rows()) read.schema = &config.schema;
   read.label_file = options.label_file;
   read.label_column = options.label_column;
   read.ignored_columns = options.ignored_columns;

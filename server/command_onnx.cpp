@@ -96,6 +96,9 @@ Result<std::string> export_model(const ExportOptions& options) {
   if (!schema) return fail_in(path, schema.error());
   const Result<std::vector<float>> parameters = file->parameters(run->model.layout);
   if (!parameters) return fail_in(path, parameters.error());
+  if (run->model.sparse_entries() > 0)
+    return fail(Code::kUnsupported, "%s: a model of sparse rows can't be written as ONNX",
+                path.c_str());
   const OnnxModel onnx = export_onnx(run->model, *schema, *parameters);
   PACELINE_TRY(write_file_atomically(options.file, write_onnx(onnx)));
   return format_text("wrote %s: %zu nodes, %llu parameters\n", options.file.c_str(),

@@ -110,14 +110,14 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   Result<DataSchema> schema = parse_data_schema(text);
   if (schema) {
     const ModelSpec& model = serve.core.run.model;
-    const Status fits =
-        schema->check_model(model.input_features(), model.class_count, model.output_count);
+    const Status fits = schema->check_model(model.input_features(), model.class_count,
+                                            model.output_count, model.sparse_entries());
     if (!fits.ok()) schema = fail(fits);
   }
   if (!schema)
     return fail(schema.error().code(), "%s: %s", source.c_str(), schema.error().message().c_str());
   serve.schema = std::move(*schema);
-  serve.core.columns_by_name = serve.schema.names_columns();
+  serve.core.columns_by_name = serve.schema.reads_rows();
 
   PACELINE_ASSIGN(const Config config, Config::parse(text, source));
   PACELINE_TRY(config.only({"model", "layer", "training", "data", "communication", "server"}));

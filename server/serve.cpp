@@ -96,7 +96,7 @@ class Control {
   Status open(const ServeOptions& options, const RunSpec& run, const DataSchema& schema) {
     if (options.control_file.empty()) return {};
     ReadOptions read;
-    if (schema.names_columns()) read.schema = &schema;
+    if (schema.reads_rows()) read.schema = &schema;
     read.label_file = options.control_label_file;
     PACELINE_ASSIGN(dataset_, read_dataset(options.control_file, read));
     if (dataset_.feature_count() != run.model.input_features())

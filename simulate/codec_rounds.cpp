@@ -92,6 +92,7 @@ class Rounds {
     const auto rate = static_cast<float>(rate_at(options_, round - 1));
     local_ = published_;
     for (uint32_t step = 0; step < options_.tau; ++step) {
+      std::ranges::fill(gradient_, 0.0f);  // boards share it, and sparse rows write few elements
       if (const auto loss = board.trainer->gradient(local_, spec_.training.batch, gradient_); !loss)
         return loss.error();
       board.optimizer->step(gradient_, rate, local_);

@@ -17,6 +17,7 @@
 #include "runtime/base/parameter_layout.h"
 #include "runtime/base/status.h"
 #include "runtime/train/model.h"
+#include "runtime/train/optimizer.h"
 
 namespace paceline {
 
@@ -86,6 +87,13 @@ struct LayerType {
   // Null, and backward too, for a type that only names its features anew: the trainer skips it.
   void (*forward)(const LayerSpec& spec, const ForwardPass& pass) = nullptr;
   void (*backward)(const LayerSpec& spec, const BackwardPass& pass) = nullptr;
+
+  // Only of a type whose inputs are places and values, which has to come first: appends where in
+  // its weights the batch's features lie, in any order, with repeats, at most one range for each
+  // value. Before `backward` those elements of the gradient are +0, and the others are none of its
+  // business.
+  void (*list_touched)(const LayerSpec& spec, std::span<const float> input,
+                       std::vector<ElementRange>* touched) = nullptr;
 
   uint64_t (*scratch_floats)(const LayerSpec& spec, const GemmKernels& kernels,
                              size_t batch) = nullptr;

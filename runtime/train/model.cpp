@@ -174,9 +174,13 @@ Status read_layers(const toml::table& root, const toml::node& model, ModelSpec& 
     const toml::table* table = element.as_table();
     if (!table) return fail_at(element, "write each layer as a table [[layer]]");
     PACELINE_ASSIGN(LayerSpec layer, read_layer(*table, shape, counts));
+    if (find_layer_type(layer.type)->list_touched && !spec.layers.empty())
+      return fail_at(*table,
+                     "layer '" + layer.name + "' takes sparse rows, so it has to be the first");
     shape = layer.output_shape;
     spec.layers.push_back(std::move(layer));
   }
+  spec.layers.back().gives_answers = true;
   if (shape.size() != 1 || shape[0] != spec.output_count)
     return fail_at(
         tables->back(),
@@ -190,6 +194,11 @@ Status read_layers(const toml::table& root, const toml::node& model, ModelSpec& 
 }  // namespace
 
 uint64_t ModelSpec::input_features() const { return feature_count(input_shape); }
+
+uint32_t ModelSpec::sparse_entries() const {
+  const LayerSpec& first = layers.front();
+  return find_layer_type(first.type)->list_touched ? first.entries : 0;
+}
 
 Result<ModelSpec> parse_model(std::string_view text) {
   if (text.size() > kRunTextBytesMax)

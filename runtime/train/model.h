@@ -42,7 +42,7 @@ struct LayerSpec {
   uint32_t padding = 0;           // convolutions: zeros on each side
   uint32_t dilation = 0;          // convolutions: inputs from one tap to the next (default 1)
   uint32_t groups = 0;            // convolutions (default 1), group_norm
-  uint32_t entries = 0;           // embedding: vectors in its table
+  uint32_t entries = 0;           // embedding: vectors in its table; sparse_dense: features
   uint32_t sequence = 0;          // lstm, gru: 1 gives every step's state, 0 the last
   uint32_t channels = 0;          // reshape
   uint32_t height = 0;            // reshape (default 1)
@@ -51,6 +51,7 @@ struct LayerSpec {
   float rate = 0;                 // dropout
   float epsilon = 0;              // normalisations
   Frozen frozen = Frozen::kNone;  // what stays as it started: its gradient is +0
+  bool gives_answers = false;     // derived: the net's outputs are its own
   // Derived shapes of one row: {channels, height, width} or {features}.
   std::vector<uint32_t> input_shape;
   std::vector<uint32_t> output_shape;
@@ -64,6 +65,8 @@ struct ModelSpec {
   ParameterLayout layout;
 
   uint64_t input_features() const;
+  // Features of the first layer where it takes sparse rows; 0: rows are dense.
+  uint32_t sparse_entries() const;
 };
 
 // Errors: kInvalidArgument with line, column, what is wrong and, for a misspelled key, the nearest

@@ -23,14 +23,15 @@ inline float flushed(float m) { return magnitude(m) < kSmallestMomentum ? 0.0f :
 inline float flushed_square(float v) { return v < kSmallestSquare ? 0.0f : v; }
 inline float square_of(float g) { return magnitude(g) < kSmallestSquared ? 0.0f : g * g; }
 
-// Element i in lane i % 8, lanes in order.
-double norm_of(std::span<const float> values) {
+// Element i in lane i % 8, lanes in order; those outside of `ranges` are 0.
+double norm_of(std::span<const float> values, std::span<const ElementRange> ranges) {
   constexpr size_t kLanes = 8;
   double sums[kLanes] = {};
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double value = static_cast<double>(values[i]);
-    sums[i % kLanes] += value * value;
-  }
+  for (const ElementRange& range : ranges)
+    for (size_t i = range.begin; i < range.end; ++i) {
+      const double value = static_cast<double>(values[i]);
+      sums[i % kLanes] += value * value;
+    }
   double total = 0;
   for (const double sum : sums) total += sum;
   return std::sqrt(total);
@@ -51,6 +52,12 @@ std::span<const std::string_view> optimizer_names() {
   static constexpr std::string_view kNames[] = {"sgd",   "nesterov", "adam",
                                                 "adamw", "rmsprop",  "adagrad"};
   return kNames;
+}
+
+bool OptimizerOptions::keeps_untouched() const {
+  const bool forgets = kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamw ||
+                       kind == OptimizerKind::kRmsprop;
+  return !forgets && beta1 == 0 && weight_decay == 0;
 }
 
 bool is_adaptive(OptimizerKind kind) {
@@ -76,16 +83,28 @@ Optimizer::Optimizer(const OptimizerOptions& options, size_t element_count,
 void Optimizer::step(std::span<const float> gradient, float rate, std::span<float> parameters) {
   PACELINE_CHECK(gradient.size() == state_.momentum.size() &&
                  parameters.size() == state_.momentum.size());
-  const StepFactors factors = next_factors(gradient, rate);
+  const ElementRange all{0, gradient.size()};
+  const StepFactors factors = next_factors(gradient, {&all, 1}, rate);
   for (const Segment& segment : segments_)
     step_segment(factors, segment, gradient.data(), parameters.data());
 }
 
-Optimizer::StepFactors Optimizer::next_factors(std::span<const float> gradient, float rate) {
+void Optimizer::step(std::span<const float> gradient, std::span<const ElementRange> touched,
+                     float rate, std::span<float> parameters) {
+  if (touched.empty()) return step(gradient, rate, parameters);
+  PACELINE_CHECK(options_.keeps_untouched() && gradient.size() == state_.momentum.size() &&
+                 parameters.size() == gradient.size() && touched.back().end <= gradient.size());
+  const StepFactors factors = next_factors(gradient, touched, rate);
+  for (const ElementRange& range : touched)
+    step_segment(factors, {range.begin, range.end, 0}, gradient.data(), parameters.data());
+}
+
+Optimizer::StepFactors Optimizer::next_factors(std::span<const float> gradient,
+                                               std::span<const ElementRange> touched, float rate) {
   StepFactors factors;
   factors.rate = factors.decoupled_rate = rate;
   if (options_.clip > 0) {
-    const double norm = norm_of(gradient), clip = static_cast<double>(options_.clip);
+    const double norm = norm_of(gradient, touched), clip = static_cast<double>(options_.clip);
     // A norm that is not finite is left to whoever finds the update not finite.
     if (norm > clip && std::isfinite(norm)) factors.gradient = static_cast<float>(clip / norm);
   }

@@ -42,6 +42,10 @@ struct OptimizerOptions {
   float epsilon = 1e-8f;
   float weight_decay = 0;
   float clip = 0;  // largest norm of a gradient; 0: any
+
+  // Whether a step leaves elements without a gradient as they are: sgd or adagrad, no momentum, no
+  // decay.
+  bool keeps_untouched() const;
 };
 
 // Elements that weight decay touches.
@@ -64,6 +68,10 @@ class Optimizer {
             std::span<const ElementRange> decayed = {});
 
   void step(std::span<const float> gradient, float rate, std::span<float> parameters);
+  // The same where the gradient is +0 outside of `touched` (ascending, apart; empty: everything),
+  // at a cost that is theirs. The options must keep such elements where they are.
+  void step(std::span<const float> gradient, std::span<const ElementRange> touched, float rate,
+            std::span<float> parameters);
   // momentum *= beta1^steps, for steps that were missed.
   void decay(uint32_t steps);
   void drop();
@@ -83,7 +91,8 @@ class Optimizer {
   };
   struct StepFactors;
 
-  StepFactors next_factors(std::span<const float> gradient, float rate);
+  StepFactors next_factors(std::span<const float> gradient, std::span<const ElementRange> touched,
+                           float rate);
   void step_segment(const StepFactors& factors, const Segment& segment, const float* gradient,
                     float* parameters);
   void multiply_powers(uint32_t steps);

@@ -79,14 +79,18 @@ class NetTrainer final : public Trainer {
   Status predict(std::span<const float> parameters, std::span<const float> features,
                  std::span<float> answers) override;
 
+  std::span<const ElementRange> touched() const override { return touched_; }
   void seed_noise(uint64_t key) override { noise_ = Random(key, kNoiseStream); }
   size_t batch_max() const override { return batch_max_; }
-  size_t planned_bytes() const override { return static_cast<size_t>(plan_.total_bytes()); }
+  size_t planned_bytes() const override {
+    return arena_bytes() + touched_.capacity() * sizeof(ElementRange);
+  }
   const char* backend_name() const override { return kernels_ ? kernels_->name : "reference"; }
 
  private:
   void list_stages();
   void plan_memory();
+  size_t arena_bytes() const { return static_cast<size_t>(plan_.total_bytes()); }
   size_t output_count() const { return spec_.output_count; }
   // The rows of the batch.
   Result<size_t> check_batch(std::span<const float> parameters, std::span<const float> features,
@@ -99,6 +103,7 @@ class NetTrainer final : public Trainer {
                    std::optional<uint64_t> noise = {});
   void run_backward(std::span<const float> parameters, std::span<const float> features,
                     size_t batch, uint64_t noise, std::span<float> gradient);
+  void clear_touched(std::span<const float> features, std::span<float> gradient);
   void clear_pads(std::span<float> gradient) const;
   void clear_frozen(std::span<float> gradient) const;
   std::span<float> buffer(size_t index, uint64_t floats) const;
@@ -113,6 +118,7 @@ class NetTrainer final : public Trainer {
   size_t judged_ = kNoBuffer;  // probabilities or errors, then the outputs' gradient
   size_t losses_ = kNoBuffer;
   Arena arena_;
+  std::vector<ElementRange> touched_;  // of sparse rows
   Random noise_{0, kNoiseStream};
 };
 
@@ -141,6 +147,9 @@ void NetTrainer::list_stages() {
     stages_.push_back(stage);
   }
   PACELINE_CHECK(first_trained_ < stages_.size());
+  // One range for each value of a batch that is not 0, and one for the other layers.
+  if (stages_[0].type->list_touched)
+    touched_.reserve(batch_max_ * (stages_[0].input_features / 2) + 1);
 }
 
 // Steps of the plan, for n stages: stage i runs forward at i, the loss at n, stage i backward at 2n
@@ -193,14 +202,14 @@ Status NetTrainer::allocate() {
                 static_cast<unsigned long long>(plan_.total_bytes() >> 20),
                 static_cast<unsigned long long>(kArenaBytesMax >> 20), batch_max_);
   void* bytes =
-      ::operator new (planned_bytes(), std::align_val_t{MemoryPlan::kAlignmentBytes}, std::nothrow);
+      ::operator new (arena_bytes(), std::align_val_t{MemoryPlan::kAlignmentBytes}, std::nothrow);
   if (!bytes)
     return fail(Code::kResourceExhausted,
                 "no memory for the %zu bytes that training needs; take a batch smaller than %zu",
-                planned_bytes(), batch_max_);
+                arena_bytes(), batch_max_);
   arena_.reset(static_cast<std::byte*>(bytes));
   // Touches every page now, so that memory which is not there is noticed before the first step.
-  std::fill_n(arena_.get(), planned_bytes(), std::byte{0});
+  std::fill_n(arena_.get(), arena_bytes(), std::byte{0});
   return {};
 }
 
@@ -276,6 +285,30 @@ void NetTrainer::run_backward(std::span<const float> parameters, std::span<const
   }
 }
 
+// Sets to +0 what the last batch touched and what this one will.
+void NetTrainer::clear_touched(std::span<const float> features, std::span<float> gradient) {
+  const Stage& first = stages_[0];
+  if (!first.type->list_touched) return;
+  const auto clear = [&] {
+    for (const ElementRange& range : touched_)
+      std::ranges::fill(gradient.subspan(range.begin, range.end - range.begin), 0.0f);
+  };
+  clear();
+  touched_.clear();
+  first.type->list_touched(*first.spec, features, &touched_);
+  std::ranges::sort(touched_, {}, &ElementRange::begin);
+  size_t count = 0;
+  for (const ElementRange& range : touched_) {
+    if (count > 0 && touched_[count - 1].end >= range.begin)
+      touched_[count - 1].end = range.end;
+    else
+      touched_[count++] = range;
+  }
+  touched_.resize(count);
+  clear();
+  touched_.push_back({static_cast<size_t>(first.bias->offset), gradient.size()});
+}
+
 void NetTrainer::clear_pads(std::span<float> gradient) const {
   for (const TensorSpec& tensor : spec_.layout.tensors()) {
     const auto end = static_cast<size_t>(tensor.offset + tensor.count);
@@ -320,6 +353,7 @@ Result<float> NetTrainer::gradient(std::span<const float> parameters,
     softmax_gradient(output_count(), targets.labels(), judged, loss_);
   else
     regression_gradient(loss_, judged);
+  clear_touched(features, gradient);
   run_backward(parameters, features, batch, noise, gradient);
   clear_frozen(gradient);
   clear_pads(gradient);

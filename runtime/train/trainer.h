@@ -16,6 +16,7 @@
 #include "runtime/base/status.h"
 #include "runtime/train/loss.h"
 #include "runtime/train/model.h"
+#include "runtime/train/optimizer.h"
 
 namespace paceline {
 
@@ -58,7 +59,10 @@ class Trainer {
   //   targets    of 1 to batch_max() rows: labels < class_count, or output_count numbers a row
   //   where
   //              the model has no classes (checked: kInvalidArgument)
-  //   gradient   [layout.element_count()], overwritten; pads +0
+  //   gradient   [layout.element_count()], overwritten; pads +0. Where rows are sparse only what
+  //   was
+  //              touched by the last call and by this one: hand in the same memory each time, at
+  //              first +0
   // Returns the mean loss. A non-finite loss or gradient is a result like any other.
   virtual Result<float> gradient(std::span<const float> parameters, std::span<const float> features,
                                  const Targets& targets, std::span<float> gradient) = 0;
@@ -72,6 +76,10 @@ class Trainer {
   //   answers   [rows][output_count], overwritten; NaN where an output is not finite
   virtual Status predict(std::span<const float> parameters, std::span<const float> features,
                          std::span<float> answers) = 0;
+
+  // What the last gradient() may have set, ascending and apart: the weights of its rows' features
+  // where rows are sparse, and all behind them. Empty: everything.
+  virtual std::span<const ElementRange> touched() const = 0;
 
   // What dropout draws in the next calls of gradient() follows from `key` and how many came since.
   virtual void seed_noise(uint64_t key) = 0;

@@ -120,6 +120,22 @@ Status check_keep(ConfigSection& section, const RunSpec& run) {
   return {};
 }
 
+OptimizerOptions optimizer_of(const TrainingSpec& training) {
+  OptimizerOptions options = training.optimizer;
+  options.beta1 = static_cast<float>(training.momentum);
+  return options;
+}
+
+// Sparse rows touch few weights, and what is not touched has to stay where it is.
+Status check_sparse(ConfigSection& section, const RunSpec& run) {
+  if (run.model.sparse_entries() == 0 || optimizer_of(run.training).keeps_untouched()) return {};
+  return fail(Code::kInvalidArgument,
+              "%s: sparse rows touch few weights in a step, and momentum, weight_decay and the "
+              "averages of adam and rmsprop would move all; give momentum = 0 and optimizer = "
+              "\"sgd\" or \"adagrad\" (keep < 1 decays, too, and at the server)",
+              section.place_of("momentum").c_str());
+}
+
 }  // namespace
 
 Result<RunSpec> parse_run(std::string_view toml) {
@@ -136,12 +152,11 @@ Result<RunSpec> parse_run(std::string_view toml) {
   PACELINE_TRY(read_loss(section, run.model, &training.loss));
   PACELINE_TRY(section.finish());
   PACELINE_TRY(check_keep(section, run));
+  PACELINE_TRY(check_sparse(section, run));
   return run;
 }
 
 Optimizer make_optimizer(const RunSpec& run) {
-  OptimizerOptions options = run.training.optimizer;
-  options.beta1 = static_cast<float>(run.training.momentum);
   std::vector<ElementRange> weights;
   std::vector<Frozen> frozen;  // of each tensor
   for (const LayerSpec& layer : run.model.layers)
@@ -153,7 +168,8 @@ Optimizer make_optimizer(const RunSpec& run) {
         tensor.tensor_class == TensorClass::kWeight && frozen[i] == Frozen::kNone)
       weights.push_back(
           {static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.offset + tensor.count)});
-  return Optimizer(options, static_cast<size_t>(run.model.layout.element_count()), weights);
+  return Optimizer(optimizer_of(run.training),
+                   static_cast<size_t>(run.model.layout.element_count()), weights);
 }
 
 }  // namespace paceline

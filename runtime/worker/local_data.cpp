@@ -86,13 +86,17 @@ Result<std::shared_ptr<LocalData>> open_local_data(const LocalDataOptions& optio
 Status apply_schema(const DataSchema& schema, LocalData* data) {
   data->forecast = {};
   if (data->live) return data->live->start(schema);
-  if (schema.names_columns() && !data->source.data_file.empty()) {
+  if (schema.reads_rows() && !data->source.data_file.empty()) {
     data->unread = read_rows(&schema, data);
     PACELINE_TRY(data->unread);
   }
   PACELINE_TRY(data->unread);
   if (schema.windows.used() && !data->dataset.windows().used())
     return fail(Code::kInvalidArgument, "the run wants windows of rows, and these are no table");
+  if (data->dataset.sparse_rows() != nullptr && !schema.sparse.used())
+    return fail(Code::kInvalidArgument,
+                "the rows are sparse (LibSVM), and the run's [data] says neither features nor "
+                "hash_bits");
   const size_t features = data->dataset.feature_count() / data->dataset.windows().rows;
   if (schema.scale.size() > 1 && schema.scale.size() != features)
     return fail(Code::kInvalidArgument, "the run scales %zu columns, the rows have %zu",

@@ -49,6 +49,8 @@ class DatasetTrainer final : public LocalTrainer {
     return trainer_->gradient(parameters, features(count), targets(count), gradient);
   }
 
+  std::span<const ElementRange> touched() const override { return trainer_->touched(); }
+
   Result<EvaluationCounts> evaluate(std::span<const float> parameters) override {
     EvaluationCounts counts;
     for (size_t begin = 0; begin < evaluated_.size(); begin += batch_rows_.size()) {
@@ -142,9 +144,10 @@ LocalRunFactory make_local_run_factory(std::shared_ptr<LocalData> data, std::str
     PACELINE_ASSIGN(run.spec, parse_run(text));
     PACELINE_ASSIGN(const DataSchema schema, parse_data_schema(text));
     const ModelSpec& model = run.spec.model;
-    PACELINE_TRY(schema.check_model(model.input_features(), model.class_count, model.output_count));
+    PACELINE_TRY(schema.check_model(model.input_features(), model.class_count, model.output_count,
+                                    model.sparse_entries()));
     PACELINE_TRY(apply_schema(schema, data.get()));
-    if (schema.names_columns()) run.rows = rows_of(*data);
+    if (schema.reads_rows()) run.rows = rows_of(*data);
     const uint64_t stream = crc32c(std::as_bytes(std::span(name)));
     const uint64_t seed = run.spec.training.seed;
     const Random order(seed, stream);

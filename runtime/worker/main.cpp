@@ -88,7 +88,7 @@ CLI::App* add_predict(CLI::App& app, PredictCommand* predict) {
                       "the run's description, if not the one in the model's file");
   command
       ->add_option("--data", options->data_file,
-                   "CSV with a header, or a JSON object a line; - is standard input")
+                   "CSV with a header, a JSON object a line, or LibSVM; - is standard input")
       ->required();
   command->add_option("--label-column", options->label_column,
                       "the column with the true label, if it has another name here");
@@ -191,9 +191,10 @@ int main(int argc, char** argv) {
 
   app.add_option("server", options.server,
                  "the server: HOST, HOST:PORT or tcp://HOST:PORT (port 7433)");
-  app.add_option("--data", options.data.data_file,
-                 "CSV with a header, or IDX; .gz is opened; -: standard input while it trains, CSV "
-                 "or JSON lines");
+  app.add_option(
+      "--data", options.data.data_file,
+      "CSV with a header, ARFF, LibSVM or IDX; .gz is opened; -: standard input while it "
+      "trains, CSV or JSON lines");
   app.add_option("--ring-rows", options.data.ring_rows_max,
                  "with --data -: the newest rows that are held in memory")
       ->check(CLI::Range(1u, 1u << 24))

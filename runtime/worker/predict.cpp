@@ -13,6 +13,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/data/class_list.h"
 #include "runtime/data/growing_file.h"
+#include "runtime/data/libsvm_row.h"
 #include "runtime/data/row_reader.h"
 #include "runtime/data/row_stream.h"
 #include "runtime/data/schema.h"
@@ -58,12 +59,13 @@ Result<Model> load_model(const PredictOptions& options) {
   const auto read = [&]() -> Status {
     PACELINE_ASSIGN(model.run, parse_run(text));
     PACELINE_ASSIGN(model.schema, parse_data_schema(text));
-    if (!model.schema.names_columns())
+    if (!model.schema.reads_rows())
       return fail(Code::kInvalidArgument,
                   "its [data] names no columns and no label, so nobody knows what the model's "
                   "inputs are; add them to a copy of the run and give it with --run");
     const ModelSpec& net = model.run.model;
-    return model.schema.check_model(net.input_features(), net.class_count, net.output_count);
+    return model.schema.check_model(net.input_features(), net.class_count, net.output_count,
+                                    net.sparse_entries());
   };
   if (const Status status = read(); !status.ok()) return fail_in(source, status);
   Result<std::vector<float>> parameters = file->parameters(model.run.model.layout);
@@ -133,6 +135,11 @@ std::string shown_name(const PredictOptions& options) {
 
 constexpr int32_t kNoLabel = -1;
 
+double micros_since(std::chrono::steady_clock::time_point begin) {
+  const auto passed = std::chrono::steady_clock::now() - begin;
+  return std::chrono::duration<double, std::micro>(passed).count();
+}
+
 class Predictor {
  public:
   Predictor(const PredictOptions& options, const PredictOutput& output, Model model,
@@ -157,11 +164,7 @@ class Predictor {
     PACELINE_ASSIGN(TableColumns columns, find_columns(header, read));
     RowReader rows(std::move(columns), stream->separator(), &model_.schema, false);
     has_truth_ = rows.has_label();
-    if (!options_.json)
-      output_.answer(std::string(numbers() ? "line,value,us" : "line,label,probability,us") +
-                     (!has_truth_   ? "\n"
-                      : forecasts() ? ",last\n"
-                                    : ",truth\n"));
+    say_columns();
     CsvRecord record;
     std::vector<float> features(rows.feature_count());
     recent_.resize(features.size() * model_.schema.windows.rows);
@@ -181,10 +184,32 @@ class Predictor {
       else
         complain(wrong);
     }
-    finish();
-    if (failed_count_ == 0) return {};
-    return fail(Code::kCorrupt, "%s: %zu of %zu rows could not be read",
-                shown_name(options_).c_str(), failed_count_, row_count_);
+    return finish();
+  }
+
+  // LibSVM, a row a line.
+  Status run_sparse(GrowingFile* data) {
+    has_truth_ = true;
+    say_columns();
+    sample_.resize(static_cast<size_t>(model_.run.model.input_features()));
+    LibsvmRow row(&model_.schema.sparse);
+    std::string text;
+    size_t begin = 0;
+    for (size_t line = 1;; ++line) {
+      size_t end = text.find('\n', begin);
+      while (end == std::string::npos) {
+        text.erase(0, std::exchange(begin, 0));
+        if (text.size() > RowStream::kLineBytesMax)
+          return fail(Code::kResourceExhausted, "line %zu: more than %zu bytes", line,
+                      RowStream::kLineBytesMax);
+        const size_t searched = text.size();
+        PACELINE_ASSIGN(const bool more, data->more(&text));
+        end = more ? text.find('\n', searched) : text.size();
+      }
+      if (begin == text.size()) return finish();
+      PACELINE_TRY(take_sparse(std::string_view(text).substr(begin, end - begin), line, &row));
+      begin = std::min(end + 1, text.size());
+    }
   }
 
  private:
@@ -202,6 +227,29 @@ class Predictor {
     return {};
   }
 
+  Status take_sparse(std::string_view text, size_t line, LibsvmRow* row) {
+    const Result<bool> found = row->read(text);
+    if (found && !*found) return {};
+    ++row_count_;
+    if (!found) {
+      complain(format_text("line %zu, %s", line, found.error().message().c_str()));
+      return {};
+    }
+    Answer answer;
+    answer.line = line;
+    const auto begin = std::chrono::steady_clock::now();
+    lay_out_sparse(row->entries(), sample_);
+    PACELINE_TRY(trainer_->predict(model_.parameters, sample_, outputs_));
+    answer.micros = micros_since(begin);
+    labels_.back() = classes_.find(row->label()).value_or(kNoLabel);
+    if (numbers())
+      take_number(row->label_number(), &answer);
+    else
+      take_class(&answer);
+    output_.answer(options_.json ? json_line(answer) : csv_line(answer));
+    return {};
+  }
+
   Status answer(const CsvRecord& record, const RowReader& rows) {
     Answer answer;
     answer.line = record.line;
@@ -209,10 +257,9 @@ class Predictor {
     lay_out_window(recent_, recent_.size() / model_.schema.windows.rows, model_.schema.scale,
                    model_.schema.offset, sample_);
     PACELINE_TRY(trainer_->predict(model_.parameters, sample_, outputs_));
-    const auto end = std::chrono::steady_clock::now();
-    answer.micros = std::chrono::duration<double, std::micro>(end - begin).count();
+    answer.micros = micros_since(begin);
     if (numbers())
-      take_number(rows, &answer);
+      take_number(rows.label_number(), &answer);
     else
       take_class(&answer);
     output_.answer(options_.json ? json_line(answer) : csv_line(answer));
@@ -233,17 +280,17 @@ class Predictor {
     right_count_ += *answer->truth == answer->label;
   }
 
-  void take_number(const RowReader& rows, Answer* answer) {
+  void take_number(std::optional<float> truth, Answer* answer) {
     const DataSchema& schema = model_.schema;
     answer->value = (static_cast<double>(outputs_[0]) - static_cast<double>(schema.label_offset)) /
                     static_cast<double>(schema.label_scale);
     if (!has_truth_) return;
     if (forecasts()) {
-      answer->last_value = rows.label_number();
+      answer->last_value = truth;
       open_.push_back({taken_count_, answer->value, answer->last_value});
       return;
     }
-    answer->true_value = rows.label_number();
+    answer->true_value = truth;
     if (answer->true_value) score_.add(answer->value, static_cast<double>(*answer->true_value));
   }
 
@@ -300,7 +347,22 @@ class Predictor {
     return line + "}\n";
   }
 
-  void finish() const {
+  Status finish() const {
+    say_score();
+    if (failed_count_ == 0) return {};
+    return fail(Code::kCorrupt, "%s: %zu of %zu rows could not be read",
+                shown_name(options_).c_str(), failed_count_, row_count_);
+  }
+
+  void say_columns() const {
+    if (options_.json) return;
+    output_.answer(std::string(numbers() ? "line,value,us" : "line,label,probability,us") +
+                   (!has_truth_   ? "\n"
+                    : forecasts() ? ",last\n"
+                                  : ",truth\n"));
+  }
+
+  void say_score() const {
     const std::string beside = !forecasts()
                                    ? std::string()
                                    : format_text(options_.json ? ",\"rmse_same_as_last\":%.6g"
@@ -350,8 +412,9 @@ Status predict_rows(const PredictOptions& options, const PredictOutput& output) 
   GrowingFile data(options.data_file, options.follow);
   PACELINE_TRY(data.open());
   RowStream stream([&](std::string* text) { return data.more(text); });
-  const Status status =
-      Predictor(options, output, std::move(model), std::move(trainer)).run(&stream);
+  const bool sparse = model.schema.sparse.used();
+  Predictor predictor(options, output, std::move(model), std::move(trainer));
+  const Status status = sparse ? predictor.run_sparse(&data) : predictor.run(&stream);
   if (status.ok() || status.message().starts_with(shown_name(options))) return status;
   return fail_in(shown_name(options), status);
 }

@@ -33,6 +33,8 @@ class LocalTrainer {
   // Gradient of the mean loss over the next `rows` rows of this board's stream; returns that loss.
   virtual Result<float> gradient(std::span<const float> parameters, uint32_t rows,
                                  std::span<float> gradient) = 0;
+  // As Trainer::touched().
+  virtual std::span<const ElementRange> touched() const { return {}; }
   // Whether there is enough to train on; until then the worker waits.
   virtual bool ready() const { return true; }
   // Counts over the hold-out.

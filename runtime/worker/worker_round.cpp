@@ -112,7 +112,7 @@ void WorkerCore::train_unit(TimeUs now) {
   if (accumulating()) {
     for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] += gradient_[i];
   } else {
-    optimizer_->step(gradient_, directive_.rate, local_);
+    optimizer_->step(gradient_, run_.trainer->touched(), directive_.rate, local_);
   }
   ++period_units_;
   if (period_units_ % micro_batches() == 0) {
