@@ -8,8 +8,11 @@
 #include "runtime/base/limits.h"
 #include "runtime/base/nearest.h"
 #include "runtime/data/describe.h"
+#include "runtime/data/load.h"
 #include "runtime/data/number_text.h"
+#include "runtime/data/reader.h"
 #include "runtime/train/model.h"
+#include "server/init_sparse.h"
 #include "server/init_windows.h"
 
 namespace paceline {
@@ -140,7 +143,8 @@ Status choose_label(const TableProfile& table, const InitOptions& options, Choic
   if (!options.label.empty()) {
     PACELINE_ASSIGN(choice->label, column_named(table, options.label));
     PACELINE_TRY(check_label(*choice->label));
-    choice->label_reason = "as you said";
+    choice->label_reason =
+        table.label.empty() ? "as you said" : "the last attribute, or as you said";
   }
   // Classes before numbers: a measured number is a feature more often than a label.
   const auto take_last = [&](auto fits, const char* reason) {
@@ -415,6 +419,29 @@ Result<RunProposal> propose_run(const TableProfile& table, const InitOptions& op
   return RunProposal{std::move(toml), summary_text(table, choice, options, parameters)};
 }
 
+namespace {
+
+Result<RunProposal> in_file(const std::string& path, Result<RunProposal> proposal) {
+  if (!proposal) return fail_in_file(path, proposal.error());
+  return proposal;
+}
+
+Result<RunProposal> propose_for_file(InitOptions options) {
+  ReadOptions read;
+  PACELINE_ASSIGN(const bool sparse, has_sparse_rows(options.sample_file));
+  if (sparse) {
+    PACELINE_ASSIGN(const Dataset rows, read_dataset(options.sample_file, read));
+    return in_file(options.sample_file, propose_sparse_run(rows, options));
+  }
+  read.label_column = options.label.empty() ? options.forecast : options.label;
+  read.ignored_columns = options.ignored;
+  PACELINE_ASSIGN(const TableProfile table, profile_table(options.sample_file, read));
+  if (options.label.empty() && options.forecast.empty()) options.label = table.label;
+  return in_file(options.sample_file, propose_run(table, options));
+}
+
+}  // namespace
+
 Result<std::string> init_run(const InitOptions& options) {
   // Before the sample is read: a refusal costs no time.
   std::error_code ignored;
@@ -423,13 +450,9 @@ Result<std::string> init_run(const InitOptions& options) {
                 "%s is there already; --force replaces it, --out writes "
                 "another",
                 options.run_file.c_str());
-  PACELINE_ASSIGN(const TableProfile table, profile_table(options.sample_file));
-  Result<RunProposal> proposal = propose_run(table, options);
-  if (!proposal)
-    return fail(proposal.error().code(), "%s: %s", options.sample_file.c_str(),
-                proposal.error().message().c_str());
-  PACELINE_TRY(write_file_atomically(options.run_file, std::as_bytes(std::span(proposal->toml))));
-  return proposal->summary + next_steps(options);
+  PACELINE_ASSIGN(const RunProposal proposal, propose_for_file(options));
+  PACELINE_TRY(write_file_atomically(options.run_file, std::as_bytes(std::span(proposal.toml))));
+  return proposal.summary + next_steps(options);
 }
 
 }  // namespace paceline

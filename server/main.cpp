@@ -266,7 +266,7 @@ CLI::App* add_init(CLI::App& app, std::string* folder, InitOptions* options) {
       "init", "make a fleet's keys; with --from, propose a run for a table, too");
   command->add_option("folder", *folder, "a new folder for the fleet")->capture_default_str();
   command->add_option("--from", options->sample_file,
-                      "CSV of one board, with column names and labels");
+                      "a board's CSV with column names and labels, or ARFF or LibSVM");
   command->add_option("--out", options->run_file, "with --from: file to write")
       ->capture_default_str();
   command->add_option("--label", options->label,
