@@ -137,8 +137,14 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   if (new_life) {
     // Another life of this worker: uncommitted chunks are gone, a committed update stays.
     member.staging = {};
-    member.exchange = {};
-    member.ready_request = {};
+    // Whoever carries them holds on to requests until they are answered.
+    for (Parked* parked : {&member.exchange, &member.ready_request}) {
+      reply(parked->token,
+            Refused{0, RefusalClass::kStaleSession, "another life of this worker has begun",
+                    "say hello again"},
+            member.session);
+      *parked = {};
+    }
     member.ready = false;
     member.incarnation = hello.incarnation;
     member.eligible = false;

@@ -7,7 +7,6 @@ namespace paceline {
 
 namespace {
 
-constexpr size_t kRequestsPerWorkerMax = 2;  // a parked Exchange and a parked Ready
 // Sequences below the newest that are remembered: a repeat comes soon or not at all.
 constexpr size_t kSequencesKept = 4096;
 
@@ -105,11 +104,12 @@ bool FleetInvariants::hold() {
   check_versions();
   check_workers();
   if (lead_max_ != UINT64_MAX) check_leads();
-  const size_t requests_max = kRequestsPerWorkerMax * fleet_.server().members().size();
-  if (fleet_.requests_waiting() > requests_max)
-    broken_ =
-        format_text("the server keeps %zu requests; %zu are the most for %zu workers",
-                    fleet_.requests_waiting(), requests_max, fleet_.server().members().size());
+  size_t parked = 0;
+  for (const Member& member : fleet_.server().members())
+    parked += (member.exchange.token != 0 ? 1u : 0u) + (member.ready_request.token != 0 ? 1u : 0u);
+  if (fleet_.requests_waiting() > parked)
+    broken_ = format_text("%zu requests wait for an answer, and the server knows of %zu",
+                          fleet_.requests_waiting(), parked);
   return broken_.empty();
 }
 

@@ -279,6 +279,22 @@ TEST_SUITE("server/session") {
     CHECK(as<Wait>(worker.late_answer()) != nullptr);
   }
 
+  TEST_CASE("what an earlier life had parked is answered when another life begins") {
+    ServerOptions options = desk_options("compat");
+    options.min_workers = 2;
+    ServerDesk desk(std::move(options));
+    HandWorker worker{&desk, "a"};
+    worker.say_hello();
+    CHECK_FALSE(worker.exchange(0.1f).has_value());
+    CHECK_FALSE(desk.ask(worker.session, Ready{1, 1, 4}).has_value());
+    const uint64_t ready_token = desk.last_token;
+    desk.pass(from_ms(3001));
+    worker.incarnation = 2;
+    worker.say_hello();
+    CHECK(refusal_of(worker.late_answer()) == RefusalClass::kStaleSession);
+    CHECK(refusal_of(desk.answer(ready_token)) == RefusalClass::kStaleSession);
+  }
+
   TEST_CASE("who leaves is out of the close and the divisor at once, and its update still counts") {
     ServerDesk desk(desk_options("bsp"));
     HandWorker stays{&desk, "a"}, leaves{&desk, "b"}, third{&desk, "c"};
