@@ -242,7 +242,7 @@ Status ServerCore::load(ByteSpan state) {
   checksum_ = model_checksum(published_);
   published_version_ = version_;
   deltas_.clear();
-  delta_bytes_ = 0;
+  bare_deltas_ = delta_bytes_ = 0;
   key_frames_.clear();
   return {};
 }

@@ -145,9 +145,9 @@ class ServerCore {
   struct Delta {
     uint64_t from = 0;
     uint64_t from_version = 0;
-    std::vector<Bytes> chunks;
-    uint32_t checksum = 0;  // of from + 1
-    size_t bytes = 0;
+    std::vector<Bytes> chunks;  // none: not kept any more
+    uint32_t checksum = 0;      // of from + 1
+    size_t bytes = 0;           // of the chunks
   };
   struct KeyFrame {
     uint64_t publication = 0;
@@ -241,6 +241,8 @@ class ServerCore {
   void look_after_publishing(CodecId codec);
 
   // server_fetch.cpp: the model goes out.
+  void keep_delta(Delta delta);
+  bool has_delta_from(uint64_t publication) const;
   void on_fetch(Member& member, RequestToken token, const Fetch& fetch, TimeUs now);
   void send_key_frame(Member& member, RequestToken token, const Fetch& fetch, TimeUs now);
 
@@ -267,6 +269,7 @@ class ServerCore {
   std::vector<WeightedPayload> payloads_;  // of updates that are applied now, chunk by chunk
   uint32_t checksum_ = 0;
   std::deque<Delta> deltas_;
+  size_t bare_deltas_ = 0;  // of those the oldest, without their chunks
   size_t delta_bytes_ = 0;
   std::deque<KeyFrame> key_frames_;
   EncodedUpdate encoded_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/check.h"
+#include "runtime/base/limits.h"
 #include "server/server_core.h"
 
 namespace paceline {
@@ -10,9 +11,36 @@ namespace paceline {
 namespace {
 
 constexpr TimeUs kKeyFrameAgeMax = 60'000'000;  // an older one is replaced when somebody asks
-constexpr size_t kKeyFramesKept = 2;            // the newest, and one that may still be in transfer
+// Kept deltas are together as long as so many key frames, within bounds: who is further behind is
+// served better by a key frame. The numbers of more are known, for an update's staleness.
+constexpr size_t kDeltaKeyFramesKept = 4;
+constexpr size_t kDeltaBytesKeptMin = 1024 * 1024;
+constexpr size_t kKeyFramesKept = 2;  // the newest, and one that may still be in transfer
 
 }  // namespace
+
+void ServerCore::keep_delta(Delta delta) {
+  delta_bytes_ += delta.bytes;
+  deltas_.push_back(std::move(delta));
+  const size_t bytes_max = std::clamp(kDeltaKeyFramesKept * master_.size() * sizeof(float),
+                                      kDeltaBytesKeptMin, kDeltaBytesKeptMax);
+  while (delta_bytes_ > bytes_max) {
+    Delta& oldest = deltas_[bare_deltas_++];
+    delta_bytes_ -= oldest.bytes;
+    oldest.chunks = {};
+  }
+  if (deltas_.size() <= kDeltasKeptMax) return;
+  if (bare_deltas_ > 0)
+    --bare_deltas_;
+  else
+    delta_bytes_ -= deltas_.front().bytes;
+  deltas_.pop_front();
+}
+
+bool ServerCore::has_delta_from(uint64_t publication) const {
+  return bare_deltas_ < deltas_.size() && publication >= deltas_[bare_deltas_].from &&
+         publication < publication_;
+}
 
 void ServerCore::on_fetch(Member& member, RequestToken token, const Fetch& fetch, TimeUs now) {
   if (fetch.generation != generation_)
@@ -26,9 +54,8 @@ void ServerCore::on_fetch(Member& member, RequestToken token, const Fetch& fetch
         Refused{0, RefusalClass::kLate,
                 format_text("the model has %u chunks", layout().chunk_count()), "say hello again"},
         member.session);
-  const bool kept =
-      !deltas_.empty() && fetch.from >= deltas_.front().from && fetch.from < publication_;
-  if (fetch.from == 0 || fetch.exact || !kept) return send_key_frame(member, token, fetch, now);
+  if (fetch.from == 0 || fetch.exact || !has_delta_from(fetch.from))
+    return send_key_frame(member, token, fetch, now);
   const Delta& delta = deltas_[static_cast<size_t>(fetch.from - deltas_.front().from)];
   PACELINE_CHECK(delta.from == fetch.from);
   Fetched answer;
@@ -58,10 +85,10 @@ void ServerCore::send_key_frame(Member& member, RequestToken token, const Fetch&
           Refused{0, RefusalClass::kLate, "this key frame is not kept any more", "say hello again"},
           member.session);
   } else {
-    const bool usable =
-        !key_frames_.empty() && now - key_frames_.back().made_at < kKeyFrameAgeMax &&
-        (key_frames_.back().publication == publication_ ||
-         (!deltas_.empty() && key_frames_.back().publication >= deltas_.front().from));
+    const bool usable = !key_frames_.empty() &&
+                        now - key_frames_.back().made_at < kKeyFrameAgeMax &&
+                        (key_frames_.back().publication == publication_ ||
+                         has_delta_from(key_frames_.back().publication));
     if (!usable) {
       KeyFrame made;
       made.publication = publication_;

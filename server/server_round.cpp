@@ -399,12 +399,7 @@ void ServerCore::end_publication(CodecId codec, const Status& encoded) {
   log_debug("publication %llu checksum %08x", static_cast<unsigned long long>(publication_),
             checksum_);
   look_after_publishing(codec);
-  delta_bytes_ += delta.bytes;
-  deltas_.push_back(std::move(delta));
-  while (deltas_.size() > kDeltasKeptMax || delta_bytes_ > kDeltaBytesKeptMax) {
-    delta_bytes_ -= deltas_.front().bytes;
-    deltas_.pop_front();
-  }
+  keep_delta(std::move(delta));
 }
 
 void ServerCore::publish_if_due(TimeUs now) {

@@ -55,7 +55,7 @@ TEST_SUITE("server/fetch") {
       std::vector<float> model(desk.layout().element_count());
       uint64_t held = take(desk, worker.session, fetch_from(desk, 0), &model);
       CHECK(held == 1);
-      for (int round = 0; round < 4; ++round) worker.exchange(0.01f);
+      for (int round = 0; round < 3; ++round) worker.exchange(0.01f);
       while (held < desk.core().publication()) {
         const uint64_t next = take(desk, worker.session, fetch_from(desk, held), &model);
         REQUIRE(next == held + 1);
@@ -80,6 +80,25 @@ TEST_SUITE("server/fetch") {
     CHECK_FALSE(as<Fetched>(desk.ask(worker.session, exact))->key_frame);
     exact.exact = true;
     CHECK(as<Fetched>(desk.ask(worker.session, exact))->key_frame);
+  }
+
+  TEST_CASE("deltas longer together than four copies are not kept, and the copy is what one gets") {
+    ServerDesk desk(desk_options("bsp", 600, 300));  // raw32: a delta is as long as a copy
+    HandWorker worker{&desk, "a"};
+    worker.say_hello();
+    for (int round = 0; round < 12; ++round) worker.exchange(0.01f);
+    const uint64_t newest = desk.core().publication();
+    for (uint64_t from = 1; from < newest; ++from) {
+      CAPTURE(from);
+      const std::optional<Message> answer = desk.ask(worker.session, fetch_from(desk, from));
+      CHECK(as<Fetched>(answer)->key_frame == (newest - from > 3));
+    }
+    // Of small ones some hundreds are kept all the same.
+    ServerDesk small(desk_options("bsp"));
+    HandWorker other{&small, "a"};
+    other.say_hello();
+    for (int round = 0; round < 300; ++round) other.exchange(0.01f);
+    CHECK_FALSE(as<Fetched>(small.ask(other.session, fetch_from(small, 1)))->key_frame);
   }
 
   TEST_CASE("a copy in transfer stays the same while the model goes on") {
