@@ -199,7 +199,6 @@ void Soak::rage() {
   const TimeUs end = began_ + static_cast<TimeUs>(options_.seconds * 1e6);
   while (monotonic_now_us() < end && report_.broken.empty() && !options_.stopped()) {
     strike();
-    ++report_.faults;
     if (report_.broken.empty()) pass(300);
     if (report_.broken.empty() && report_.faults % kFaultsPerCheck == 0) check_that_it_goes_on();
   }
@@ -207,26 +206,34 @@ void Soak::rage() {
 
 void Soak::strike() {
   struct Fault {
-    uint64_t weight;
     void (Soak::*strike)();
     bool possible;
   };
   const bool server = !options_.spares_server;
   const Fault faults[] = {
-      {24, &Soak::kill_server, server},   {32, &Soak::cut_servers_power, server && server_disk_},
-      {4, &Soak::stop_server, server},    {4, &Soak::fill_servers_disk, server_disk_ != nullptr},
-      {14, &Soak::kill_worker, true},     {4, &Soak::stop_worker, true},
-      {4, &Soak::pause_worker, true},     {4, &Soak::cut_boards_power, board_disk_ != nullptr},
-      {10, &Soak::disturb_network, true},
+      // as kSoakFaults has them
+      {&Soak::kill_server, server},   {&Soak::cut_servers_power, server && server_disk_},
+      {&Soak::stop_server, server},   {&Soak::fill_servers_disk, server_disk_ != nullptr},
+      {&Soak::kill_worker, true},     {&Soak::stop_worker, true},
+      {&Soak::pause_worker, true},    {&Soak::cut_boards_power, board_disk_ != nullptr},
+      {&Soak::disturb_network, true},
   };
-  uint64_t weights = 0;
-  for (const Fault& fault : faults) weights += fault.possible ? fault.weight : 0;
-  uint64_t drawn = random_.below(weights);
-  for (const Fault& fault : faults) {
-    if (!fault.possible) continue;
-    if (drawn < fault.weight) return (this->*fault.strike)();
-    drawn -= fault.weight;
+  static_assert(std::size(faults) == std::size(kSoakFaults));
+  std::vector<uint64_t> weights;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < std::size(faults); ++i) {
+    const bool wanted =
+        options_.only.empty() ||
+        std::ranges::find(options_.only, kSoakFaults[i].name) != options_.only.end();
+    weights.push_back(wanted && faults[i].possible ? kSoakFaults[i].weight : 0);
+    sum += weights.back();
   }
+  if (sum == 0) return;
+  uint64_t drawn = random_.below(sum);
+  size_t kind = 0;
+  while (drawn >= weights[kind]) drawn -= weights[kind++];
+  ++report_.faults;
+  (this->*faults[kind].strike)();
 }
 
 // What a start would find is what it then goes on from, and what workers rely on is in it.

@@ -15,14 +15,26 @@
 
 namespace paceline::test {
 
+// Kinds of faults, and how often each is drawn.
+struct SoakFault {
+  const char* name;
+  uint64_t weight;
+};
+inline constexpr SoakFault kSoakFaults[] = {
+    {"server_kill", 24}, {"server_power", 32}, {"server_stop", 4},
+    {"full_disk", 4},    {"worker_kill", 14},  {"worker_stop", 4},
+    {"worker_pause", 4}, {"boards_power", 4},  {"network", 10},
+};
+
 struct SoakOptions {
   std::string edge_server, edge_worker;  // the programs
   std::string folder;                    // everything is kept here; should be empty
   double seconds = 60;                   // of faults; the end comes on top
   uint64_t seed = 1;
   uint32_t workers = 8;
-  bool spares_server = false;  // it is neither killed nor stopped: how it grows is to be seen
-  bool cuts_power = true;      // where disk images can be mounted
+  std::vector<std::string> only;  // these kinds of faults; empty: all, "none": none
+  bool spares_server = false;     // it is neither killed nor stopped: how it grows is to be seen
+  bool cuts_power = true;         // where disk images can be mounted
   std::function<void(const std::string&)> say = [](const std::string&) {};
   // Asked often: then it is broken off, and what there is is held against what was said.
   std::function<bool()> stopped = [] { return false; };

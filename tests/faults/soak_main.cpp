@@ -1,4 +1,5 @@
 // soak: one run under faults; exit code 1 if a promise was broken. docs/reliability.md, "Soak".
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -6,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 
 #include "runtime/base/signals.h"
 #include "runtime/base/status.h"
@@ -19,6 +21,7 @@ namespace {
 
 constexpr const char* kUsage =
     "soak [--minutes N] [--seed S] [--json] [--totals FILE] [--keep FOLDER] [--spare-server]\n"
+    "     [--only A,B]\n"
     "  --minutes N      of faults (default 1); every fault is a line on stderr, with its time\n"
     "  --seed S         what is drawn (default: a new one, printed)\n"
     "  --json           the sums as a JSON object on stdout\n"
@@ -26,13 +29,27 @@ constexpr const char* kUsage =
     "  --keep FOLDER    leaves data, logs and state there\n"
     "  --server FILE, --worker FILE   other programs than this build's\n"
     "  --spare-server   the server is neither killed nor stopped: how it grows is to be seen\n"
+    "  --only A,B       these kinds of faults: server_kill, server_power, server_stop, full_disk,\n"
+    "                   worker_kill, worker_stop, worker_pause, boards_power, network, or none\n"
     "Exit code 1 if a promise was broken. Power cuts and full disks need root and loop devices.\n";
 
 struct Arguments {
   SoakOptions soak;
-  std::string totals, keep;
+  std::string totals, keep, kinds;
   bool json = false;
 };
+
+// False: there is no such kind.
+bool read_kinds(const std::string& text, std::vector<std::string>* kinds) {
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word != "none" &&
+        std::ranges::find(kSoakFaults, word, &SoakFault::name) == std::end(kSoakFaults))
+      return false;
+    kinds->push_back(word);
+  }
+  return true;
+}
 
 // False: not understood.
 bool read_arguments(int argc, char** argv, Arguments* arguments) {
@@ -53,12 +70,14 @@ bool read_arguments(int argc, char** argv, Arguments* arguments) {
       arguments->soak.edge_server = value();
     else if (word == "--worker")
       arguments->soak.edge_worker = value();
+    else if (word == "--only")
+      arguments->kinds = value();
     else if (word == "--spare-server")
       arguments->soak.spares_server = true;
     else
       return false;
   }
-  return arguments->soak.seconds > 0;
+  return arguments->soak.seconds > 0 && read_kinds(arguments->kinds, &arguments->soak.only);
 }
 
 Json json_of(const SoakReport& report) {
