@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -16,16 +17,21 @@ namespace paceline {
 
 namespace {
 
-// A board at 64 kbit/s with a slow processor is through in two seconds.
+// A board at 64 kbit/s has sent its greeting long before.
 constexpr TimeUs kPatienceUs = from_ms(10'000);
-// With so many of one source under way, each has this time only.
+// With so many of one source under way, each that says nothing has this time only.
 constexpr size_t kPerSourceMax = 32;
 constexpr TimeUs kPatienceCrowdedUs = from_ms(1000);
+// Who has sent a ClientHello waits for us: when a whole fleet comes back at once, some hundreds are
+// before it. A shorter one does not exist.
+constexpr uint64_t kHelloBytesMin = 64;
+constexpr TimeUs kPatienceBegunUs = from_ms(30'000);
 
 struct Unfinished {
   int descriptor = -1;
   std::string source;   // without the port
   std::string address;  // with it, as NNG writes it
+  bool begun = false;   // it has sent enough for a ClientHello
 };
 
 struct CloseFolder {
@@ -56,6 +62,13 @@ std::string host_of(const sockaddr_storage& address) {
   return "[" + std::string(text) + "]";
 }
 
+bool has_begun(int descriptor) {
+  tcp_info about{};
+  socklen_t bytes = sizeof about;
+  return ::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &about, &bytes) == 0 &&
+         about.tcpi_bytes_received >= kHelloBytesMin;
+}
+
 // Connections that came in on `port`.
 std::vector<Unfinished> connections_to(unsigned port) {
   std::vector<Unfinished> found;
@@ -71,7 +84,7 @@ std::vector<Unfinished> connections_to(unsigned port) {
       continue;
     std::string source = host_of(remote);
     std::string address = source + ":" + std::to_string(port_of(remote));
-    found.push_back({descriptor, std::move(source), std::move(address)});
+    found.push_back({descriptor, std::move(source), std::move(address), has_begun(descriptor)});
   }
   return found;
 }
@@ -92,8 +105,10 @@ size_t HandshakeReaper::sweep(const std::set<std::string>& finished, TimeUs now)
   size_t count = 0;
   for (const Unfinished& connection : unfinished) {
     const bool crowded = per_source[connection.source] > kPerSourceMax;
-    if (now - first_seen_[connection.address] < (crowded ? kPatienceCrowdedUs : kPatienceUs))
-      continue;
+    const TimeUs patience_us = connection.begun ? kPatienceBegunUs
+                               : crowded        ? kPatienceCrowdedUs
+                                                : kPatienceUs;
+    if (now - first_seen_[connection.address] < patience_us) continue;
     // Should NNG have closed it meanwhile and the number stand for something else: no file minds,
     // and another connection is dialed again.
     ::shutdown(connection.descriptor, SHUT_RDWR);

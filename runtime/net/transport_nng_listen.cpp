@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -39,6 +40,10 @@ constexpr size_t kConnectionsSpare = 64;
 // senders wait in their TCP windows.
 constexpr size_t kUntakenMax = 64;
 
+// Answers that wait to be sent on one connection: a heartbeat each second behind the largest chunk
+// at 64 kbit/s, and more than that. Who takes none is cut off before it holds all contexts.
+constexpr size_t kRepliesWaitingMax = 256;
+
 constexpr TimeUs kReapIntervalUs = from_ms(250);
 constexpr TimeUs kSweepIntervalUs = from_ms(1000);
 
@@ -51,6 +56,7 @@ struct Context {
   nng_ctx ctx = NNG_CTX_INITIALIZER;
   nng_aio* aio = nullptr;
   Phase phase = Phase::kIdle;
+  uint32_t pipe_id = 0;  // of the request that it holds or answers
 };
 
 std::string remote_address(nng_pipe pipe, bool secure) {
@@ -84,7 +90,7 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
       : secure_(options.tls.has_value()),
         knows_names_(secure_ && !options.tls->authority.empty()),
         peers_(options.sessions_max + kConnectionsSpare, from_ms(options.silence_timeout_ms)),
-        contexts_(2 * std::min(options.sessions_max, kWorkersMax) + kContextsSpare) {}
+        contexts_max_(2 * std::min(options.sessions_max, kWorkersMax) + kContextsSpare) {}
   ~RepSocket() { close(); }
   RepSocket(const RepSocket&) = delete;
   RepSocket& operator=(const RepSocket&) = delete;
@@ -102,6 +108,8 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
 
  private:
   int open_socket(const ListenOptions& options);
+  // NNG's error.
+  int add_context();
   static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void* self);
   static void on_aio(void* context);
   void complete(Context& context);
@@ -119,9 +127,11 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
 
   std::mutex mutex_;
   std::condition_variable changed_;  // a request, a wake or, while closing, an operation's end
-  std::vector<Context> contexts_;
+  const size_t contexts_max_;
+  std::deque<Context> contexts_;  // as many as were needed at once so far; they do not move
   std::vector<Context*> idle_;
   std::deque<std::pair<Context*, NngMsg>> untaken_;
+  std::map<uint32_t, size_t> replying_;  // contexts, by connection
   bool receiving_ = false;
   size_t operation_count_ = 0;  // begun with NNG and not called back
   bool woken_ = false;
@@ -181,14 +191,7 @@ int RepSocket::open_socket(const ListenOptions& options) {
       (error = nng_pipe_notify(socket_, NNG_PIPE_EV_ADD_PRE, on_pipe, this)) != 0 ||
       (error = nng_pipe_notify(socket_, NNG_PIPE_EV_REM_POST, on_pipe, this)) != 0)
     return error;
-  for (Context& context : contexts_) {
-    context.socket = this;
-    if ((error = nng_ctx_open(&context.ctx, socket_)) != 0 ||
-        (error = nng_aio_alloc(&context.aio, on_aio, &context)) != 0)
-      return error;
-    nng_aio_set_timeout(context.aio, NNG_DURATION_INFINITE);
-    idle_.push_back(&context);
-  }
+  if ((error = add_context()) != 0) return error;
 
   nng_listener listener = NNG_LISTENER_INITIALIZER;
   if ((error = nng_listener_create(&listener, socket_, options.address.c_str())) != 0) return error;
@@ -206,6 +209,23 @@ int RepSocket::open_socket(const ListenOptions& options) {
   if (tcp && nng_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, &port) == 0)
     address_ = options.address.substr(0, options.address.rfind(':') + 1) + std::to_string(port);
   if (secure_) handshakes_.emplace(static_cast<unsigned>(port));
+  return 0;
+}
+
+int RepSocket::add_context() {
+  Context context;
+  context.socket = this;
+  const int error = nng_ctx_open(&context.ctx, socket_);
+  if (error != 0) return error;
+  contexts_.push_back(context);
+  Context& added = contexts_.back();
+  if (const int no_aio = nng_aio_alloc(&added.aio, on_aio, &added); no_aio != 0) {
+    nng_ctx_close(added.ctx);
+    contexts_.pop_back();
+    return no_aio;
+  }
+  nng_aio_set_timeout(added.aio, NNG_DURATION_INFINITE);
+  idle_.push_back(&added);
   return 0;
 }
 
@@ -263,6 +283,8 @@ void RepSocket::complete(Context& context) {
   nng_aio_set_msg(context.aio, nullptr);
   --operation_count_;
   if (context.phase == Context::Phase::kReceiving) receiving_ = false;
+  if (context.phase == Context::Phase::kReplying && --replying_[context.pipe_id] == 0)
+    replying_.erase(context.pipe_id);
   if (context.phase == Context::Phase::kReceiving && ok && !closing_ &&
       nng_msg_len(message.get()) <= kMessageBytesMax) {
     context.phase = Context::Phase::kHolding;
@@ -277,7 +299,8 @@ void RepSocket::complete(Context& context) {
 
 // One receiving context is enough: its callback puts the next in place before it returns.
 void RepSocket::keep_one_receiving() {
-  if (closing_ || receiving_ || idle_.empty() || untaken_.size() >= kUntakenMax) return;
+  if (closing_ || receiving_ || untaken_.size() >= kUntakenMax) return;
+  if (idle_.empty() && (contexts_.size() >= contexts_max_ || add_context() != 0)) return;
   Context& context = *idle_.back();
   idle_.pop_back();
   context.phase = Context::Phase::kReceiving;
@@ -288,20 +311,28 @@ void RepSocket::keep_one_receiving() {
 }
 
 void RepSocket::settle(Context& context, NngMsg reply) {
-  const std::lock_guard lock(mutex_);
-  if (closing_) return;
-  PACELINE_CHECK(context.phase == Context::Phase::kHolding);
-  if (!reply) {
-    context.phase = Context::Phase::kIdle;
-    idle_.push_back(&context);
-    keep_one_receiving();
-    return;
+  uint32_t deaf_pipe_id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    PACELINE_CHECK(context.phase == Context::Phase::kHolding);
+    if (!reply) {
+      context.phase = Context::Phase::kIdle;
+      idle_.push_back(&context);
+      keep_one_receiving();
+      return;
+    }
+    context.phase = Context::Phase::kReplying;
+    ++operation_count_;
+    if (++replying_[context.pipe_id] > std::min(kRepliesWaitingMax, contexts_max_ / 2))
+      deaf_pipe_id = context.pipe_id;
+    nng_aio_set_msg(context.aio, reply.release());
+    // Waits for its connection at most until that is closed, for silence if for nothing else.
+    nng_ctx_send(context.ctx, context.aio);
   }
-  context.phase = Context::Phase::kReplying;
-  ++operation_count_;
-  nng_aio_set_msg(context.aio, reply.release());
-  // Waits for its connection at most until that is closed, for silence if for nothing else.
-  nng_ctx_send(context.ctx, context.aio);
+  if (deaf_pipe_id == 0) return;
+  log_debug("connection closed: it takes no answers");
+  nng_pipe_close(nng_pipe{.id = deaf_pipe_id});
 }
 
 bool RepSocket::receive(Request* request, TimeUs deadline) {
@@ -338,6 +369,7 @@ void RepSocket::wake() {
 bool RepSocket::make_request(Context& context, const NngMsg& message, Request* request) {
   const nng_pipe pipe = nng_msg_get_pipe(message.get());
   const auto pipe_id = static_cast<uint32_t>(nng_pipe_id(pipe));
+  context.pipe_id = pipe_id;
   PeerFacts facts = peers_.heard(pipe_id);
   if (facts.address.empty()) {
     facts.address = remote_address(pipe, secure_);

@@ -118,6 +118,21 @@ TEST_CASE("many unanswered requests of one connection leave the listener working
   CHECK(serves_an_honest_client(*listener));
 }
 
+TEST_CASE("a connection that takes no answers is cut off before it holds up the others") {
+  auto listener = listen_for(8);
+  RawPeer deaf = RawPeer::connect_to(listener->address());
+  std::string flood = greeting(kReqProtocol);
+  for (int i = 0; i < 2000; ++i) flood += announce(5) + std::string("\x80\0\0\1x", 5);
+  deaf.send(flood);
+  // More than its and our sockets' buffers hold.
+  for (int i = 0; i < 200; ++i) {
+    Request request;
+    if (!listener->receive(&request, monotonic_now_us() + from_ms(500))) break;
+    request.responder->reply(Bytes(500'000));
+  }
+  CHECK(serves_an_honest_client(*listener));
+}
+
 TEST_CASE("connections beyond the bound are refused, and silent ones make room in time") {
   constexpr uint32_t kSessionsMax = 4;
   constexpr size_t kConnectionsMax = kSessionsMax + 64;
@@ -199,6 +214,29 @@ TEST_CASE("a thousand silent connections under TLS are ended, and hold up nobody
   CHECK(open_files() <= with_peers);
   CHECK(std::ranges::all_of(peers, [](RawPeer& peer) { return peer.closed_within(1'000); }));
   CHECK(serves_an_honest_client(*listener, fleet.worker("honest")));
+}
+
+TEST_CASE(
+    "of many handshakes from one source those that have begun are not cut off with the silent") {
+  const TlsFleet fleet;
+  auto listener =
+      listen_with({.address = "tls+tcp://127.0.0.1:0", .sessions_max = 8, .tls = fleet.server()});
+  std::vector<RawPeer> silent;
+  for (int i = 0; i < 40; ++i) silent.push_back(RawPeer::connect_to(listener->address()));
+  // The beginning of a record that holds a ClientHello; the server waits for the rest.
+  RawPeer begun = RawPeer::connect_to(listener->address());
+  begun.send(std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) +
+             std::string(89, 'x'));
+  const TimeUs deadline = monotonic_now_us() + kLong;
+  Request request;
+  size_t open_count = silent.size();
+  while (open_count > 0 && monotonic_now_us() < deadline) {
+    listener->receive(&request, monotonic_now_us() + from_ms(50));
+    open_count = 0;
+    for (RawPeer& peer : silent) open_count += peer.closed_within(0) ? 0 : 1;
+  }
+  CHECK(open_count == 0);
+  CHECK_FALSE(begun.closed_within(0));
 }
 
 TEST_SUITE_END();
