@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/net/address.h"
 
@@ -48,6 +49,7 @@ Result<std::unique_ptr<ServerDaemon>> ServerDaemon::make(ServeConfig config) {
   }
   ListenOptions listen;
   listen.address = config.listen;
+  listen.sessions_max = kWorkersMax;
   std::unique_ptr<Gate> gate;
   if (!config.fleet_folder.empty()) {
     PACELINE_ASSIGN(gate, Gate::open(config.fleet_folder, config.enrol_listen));
@@ -73,33 +75,54 @@ void ServerDaemon::stop(Stop how) {
   listener_->wake();
 }
 
-void ServerDaemon::serve_requests(TimeUs deadline) {
+void ServerDaemon::receive_requests(TimeUs deadline) {
   Request request;
   for (int i = 0; i < kRequestsPerTurn && listener_->receive(&request, deadline); ++i) {
     deadline = 0;
     progress_.bytes_up += request.message.size();
-    if (gate_) {
-      if (const Status welcome = gate_->admit(request); !welcome.ok()) {
-        turn_away(std::move(request), welcome);
-        continue;
-      }
-    }
-    const Result<Envelope> envelope = decode(request.message);
-    if (!envelope) {
-      if (const std::optional<std::string> more = broken_lines_.pass(monotonic_now_us()))
-        log_warning("a broken message from %s: %s%s", request.peer_address.c_str(),
-                    envelope.error().message().c_str(), more->c_str());
-      continue;  // dropping the responder drops the request
-    }
-    if (keeper_ && keeper_->stalled() && !std::holds_alternative<Heartbeat>(envelope->message)) {
-      put_off(std::move(request), monotonic_now_us());
-      continue;
-    }
-    const RequestToken token = next_token_++;
-    waiting_[token] = std::move(request.responder);
-    core_->on_request(token, request.peer_identity, *envelope, monotonic_now_us());
-    note_event();
+    const TimeUs now = monotonic_now_us();
+    // Without certificates a connection is all that tells two workers apart.
+    const std::string& who =
+        request.peer_identity.empty() ? request.peer_address : request.peer_identity;
+    const std::optional<TimeUs> at = rates_.take(who, request.message.size(), now);
+    if (!at || *at > now)
+      if (const std::optional<std::string> more = flood_lines_.pass(now))
+        log_warning("%s asks more often than a worker can: it is answered later%s", who.c_str(),
+                    more->c_str());
+    if (!at) continue;  // dropping the responder drops the request
+    if (*at > now)
+      later_.emplace(*at, std::move(request));
+    else
+      serve(std::move(request));
   }
+}
+
+void ServerDaemon::serve_due(TimeUs now) {
+  while (!later_.empty() && later_.begin()->first <= now) {
+    Request request = std::move(later_.begin()->second);
+    later_.erase(later_.begin());
+    serve(std::move(request));
+  }
+}
+
+void ServerDaemon::serve(Request request) {
+  if (gate_) {
+    if (const Status welcome = gate_->admit(request); !welcome.ok())
+      return turn_away(std::move(request), welcome);
+  }
+  const Result<Envelope> envelope = decode(request.message);
+  if (!envelope) {
+    if (const std::optional<std::string> more = broken_lines_.pass(monotonic_now_us()))
+      log_warning("a broken message from %s: %s%s", request.peer_address.c_str(),
+                  envelope.error().message().c_str(), more->c_str());
+    return;  // dropping the responder drops the request
+  }
+  if (keeper_ && keeper_->stalled() && !std::holds_alternative<Heartbeat>(envelope->message))
+    return put_off(std::move(request), monotonic_now_us());
+  const RequestToken token = next_token_++;
+  waiting_[token] = std::move(request.responder);
+  core_->on_request(token, request.peer_identity, *envelope, monotonic_now_us());
+  note_event();
 }
 
 // Told why, and disconnected when that has had time to arrive.
@@ -205,8 +228,10 @@ Status ServerDaemon::run(const std::function<void(ServerDaemon&)>& on_tick) {
   TimeUs farewell_until = kNever;
   TimeUs linger_until = kNever;
   while (true) {
-    serve_requests(std::min(core_->next_timer(), tick_at));
+    const TimeUs due = later_.empty() ? kNever : later_.begin()->first;
+    receive_requests(std::min({core_->next_timer(), tick_at, due}));
     const TimeUs now = monotonic_now_us();
+    serve_due(now);
     if (core_->next_timer() <= now) core_->on_timer(now);
     guard(now);
     note_event();

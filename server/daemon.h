@@ -14,6 +14,7 @@
 #include "runtime/base/log_limit.h"
 #include "runtime/net/transport.h"
 #include "server/gate.h"
+#include "server/request_rates.h"
 #include "server/run_config.h"
 #include "server/run_keeper.h"
 #include "server/server_core.h"
@@ -53,7 +54,9 @@ class ServerDaemon {
   ServerDaemon(ServeConfig config, std::unique_ptr<ServerCore> core,
                std::unique_ptr<Listener> listener, std::unique_ptr<RunKeeper> keeper,
                std::unique_ptr<Gate> gate);
-  void serve_requests(TimeUs deadline);
+  void receive_requests(TimeUs deadline);
+  void serve(Request request);
+  void serve_due(TimeUs now);
   void note_event();
   void send(ServerCore::Reply reply);
   void commit(TimeUs now);
@@ -71,6 +74,8 @@ class ServerDaemon {
   std::unique_ptr<Gate> gate_;         // null: everybody who reaches the port is let in
   // Keys of those who were told that they may not be here.
   std::map<std::string, TimeUs> disconnects_;
+  RequestRates rates_;
+  std::multimap<TimeUs, Request> later_;  // of workers that ask too often
   std::map<RequestToken, std::unique_ptr<Responder>> waiting_;
   RequestToken next_token_ = 1;
   std::vector<ServerCore::Reply> held_back_;  // until what they rest on is durable
@@ -84,6 +89,7 @@ class ServerDaemon {
   ServerProgress progress_;
   LogLimit broken_lines_;       // about messages that are none
   LogLimit refused_lines_;      // about workers that may not be here
+  LogLimit flood_lines_;        // about workers that ask too often
   TimeUs started_at_ = kNever;  // when the first worker joined
 };
 

@@ -1,5 +1,7 @@
 #include "server/serve.h"
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -152,6 +154,14 @@ void show_status(const ServerDaemon& daemon, const Control& control) {
       core.content().reason_down().c_str(), 100 * core.gap().worst_share);
 }
 
+// Each worker has a connection, and the soft limit is often too low for a fleet.
+void raise_file_limit() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 Status write_model(const std::string& path, const ServerCore& core) {
   PACELINE_TRY(write_safetensors(path, core.options().run.model.layout, core.published(),
                                  model_metadata(core.options().run_text, core.checksum())));
@@ -175,6 +185,7 @@ Status serve_run(const ServeOptions& options) {
     stopped = true;
     if (ServerDaemon* daemon = running.load()) daemon->stop(ServerDaemon::Stop::kSuspend);
   });
+  raise_file_limit();
   PACELINE_ASSIGN(std::unique_ptr<ServerDaemon> daemon, ServerDaemon::make(std::move(config)));
   running = daemon.get();
   if (stopped) daemon->stop(ServerDaemon::Stop::kSuspend);

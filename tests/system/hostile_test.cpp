@@ -14,6 +14,7 @@
 #include "runtime/quant/payload.h"
 #include "runtime/train/training.h"
 #include "runtime/wire/messages.h"
+#include "tests/runtime/net/raw_peer.h"
 #include "tests/runtime/wire/random_message.h"
 #include "tests/support/hostile_payloads.h"
 #include "tests/support/seed.h"
@@ -259,6 +260,28 @@ TEST_SUITE("system/hostile") {
     exchange.sequence += 1;
     exchange.steps = UINT32_MAX;
     CHECK(expect_refused(peer.ask(exchange)).refusal == RefusalClass::kContent);
+    victim.ends_in_order();
+  }
+
+  TEST_CASE("a flood of requests that waits for no answer holds up nobody else") {
+    Victim victim;
+    Peer peer(victim.site.address());
+    peer.join("mallory");
+    Heartbeat beat;
+    beat.incarnation = kIncarnation;
+    const Bytes envelope = encode({peer.session(), beat});
+    const std::string frame =
+        announce(4 + envelope.size()) + std::string("\x80\0\0\1", 4) +
+        std::string(reinterpret_cast<const char*>(envelope.data()), envelope.size());
+    std::string frames;
+    for (int i = 0; i < 1000; ++i) frames += frame;
+    RawPeer flood = RawPeer::connect_to(victim.site.address());
+    flood.send(greeting(kReqProtocol));
+    for (int i = 0; i < 20; ++i) flood.send(frames);
+    victim.goes_on();
+    // Another connection: without certificates it is another worker.
+    CHECK(std::holds_alternative<HeartbeatReply>(peer.ask(beat)));
+    for (int i = 0; i < 20; ++i) flood.send(frames);
     victim.ends_in_order();
   }
 
