@@ -64,7 +64,7 @@ std::string time_text(int64_t unix_us) {
 
 }  // namespace
 
-Result<Replay> replay_run(const std::string& folder) {
+Result<KeptRun> open_kept_run(const std::string& folder) {
   const std::string run_file = folder + "/run.toml";
   const Result<Bytes> bytes = read_file(run_file, kRunTextBytesMax);
   if (!bytes)
@@ -72,15 +72,22 @@ Result<Replay> replay_run(const std::string& folder) {
                 bytes.error().message().c_str());
   const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   PACELINE_ASSIGN(ServeConfig config, parse_serve_config(text, run_file));
-  PACELINE_ASSIGN(const std::unique_ptr<ServerCore> core, ServerCore::make(std::move(config.core)));
-  PACELINE_ASSIGN(const std::vector<Snapshot> snapshots, find_snapshots(folder));
+  KeptRun run;
+  run.schema = std::move(config.schema);
+  PACELINE_ASSIGN(run.core, ServerCore::make(std::move(config.core)));
+  PACELINE_ASSIGN(run.snapshots, find_snapshots(folder));
+  PACELINE_TRY(run.core->load(run.snapshots.front().state));
+  return run;
+}
 
+Result<Replay> replay_run(const std::string& folder) {
+  PACELINE_ASSIGN(const KeptRun run, open_kept_run(folder));
+  ServerCore* core = run.core.get();
   Replay replay;
-  replay.from_snapshot = snapshots.front().serial;
-  PACELINE_TRY(core->load(snapshots.front().state));
+  replay.from_snapshot = run.snapshots.front().serial;
   PACELINE_ASSIGN(
       const Redone redone,
-      redo_journals(folder, replay.from_snapshot, core.get(), [&](const JournalRecord& record) {
+      redo_journals(folder, replay.from_snapshot, core, [&](const JournalRecord& record) {
         return note_record(record, &replay.contributions);
       }));
   replay.records = redone.records;
@@ -89,7 +96,7 @@ Result<Replay> replay_run(const std::string& folder) {
   replay.publication = core->publication();
   replay.rounds = core->rounds_done();
   replay.checksum = core->checksum();
-  const Snapshot& newest = snapshots.back();
+  const Snapshot& newest = run.snapshots.back();
   replay.agrees = newest.exact && newest.serial > redone.serial && newest.state == core->save();
   for (auto& [id, own] : replay.contributions)
     if (id < core->members().size()) own.name = core->members()[id].name;

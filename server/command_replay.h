@@ -3,9 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "runtime/base/state_store.h"
 #include "runtime/base/status.h"
+#include "runtime/data/schema.h"
+#include "server/server_core.h"
 
 namespace paceline {
 
@@ -28,6 +33,15 @@ struct Replay {
   bool agrees = false;                             // with the state of an orderly end
   std::map<uint32_t, Contribution> contributions;  // by worker id
 };
+
+// A run's folder, opened to be carried out again.
+struct KeptRun {
+  DataSchema schema;
+  std::unique_ptr<ServerCore> core;          // at the oldest snapshot
+  std::vector<StateStore::Found> snapshots;  // whole ones, the oldest first, at least one
+};
+// Errors: kNotFound; kCorrupt; kInvalidArgument.
+Result<KeptRun> open_kept_run(const std::string& folder);
 
 // Carries out all journals that the folder holds behind its oldest snapshot. Reads only; the run's
 // server may be at work. Errors: kNotFound; kCorrupt, also where an update is in them twice or a

@@ -12,13 +12,13 @@
 #include "runtime/quant/codec.h"
 #include "runtime/quant/dispatch.h"
 #include "server/cli_onnx.h"
+#include "server/cli_replay.h"
 #include "server/codec_bench.h"
 #include "server/codec_gate.h"
 #include "server/command_backup.h"
 #include "server/command_compress.h"
 #include "server/command_experiment.h"
 #include "server/command_fleet.h"
-#include "server/command_replay.h"
 #include "server/command_simulate.h"
 #include "server/demo.h"
 #include "server/fleet_folder.h"
@@ -46,6 +46,7 @@ Examples:
   edge_server export paceline-state            a run's model as ONNX
   edge_server enrol greenhouse                 print a code; on the board: edge_worker join HOST -
   edge_server revoke greenhouse                cut a lost board off
+  edge_server show-what-leaves run.toml        what its boards send, field by field
   edge_server backup stick/paceline --state S  copy the fleet's keys and a run, which may be at work
   edge_server simulate --example > grid.toml   a commented experiment to start from
   edge_server simulate grid.toml               train whole fleets under a virtual clock and compare
@@ -394,13 +395,8 @@ int main(int argc, char** argv) {
   CompressOptions compress;
   CLI::App* compress_command = add_bench_compress(bench_group, &compress);
 
-  std::string run_folder;
-  CLI::App* replay_command = app.add_subcommand(
-      "replay", "carry out a run's journals once more: rounds and checksum of the model");
-  CLI::App* inspect_command =
-      app.add_subcommand("inspect", "who contributed what to a run, and when, by its journals");
-  for (CLI::App* command : {replay_command, inspect_command})
-    command->add_option("folder", run_folder, "the run's state folder")->required();
+  ReplayCommands replay;
+  replay.add_to(app);
 
   InitOptions init;
   std::string init_folder = kFleetFolder;
@@ -424,11 +420,10 @@ int main(int argc, char** argv) {
   }
   if (*demo_command) return report(run_demo(demo));
   if (*simulate_command) return run_simulate(simulate);
-  if (*replay_command || *inspect_command) {
-    const Result<Replay> replay = replay_run(run_folder);
-    if (!replay) return report(replay.error());
-    std::fputs((*replay_command ? replay_text(*replay) : inspect_text(*replay)).c_str(), stdout);
-    return replay->fault.empty() ? 0 : kExitFailure;
+  if (const auto said = replay.run()) {
+    if (!*said) return report(said->error());
+    std::fputs((*said)->text.c_str(), stdout);
+    return (*said)->whole ? 0 : kExitFailure;
   }
   if (*init_command) return run_init(init_folder, init);
   if (const int code = fleet.run(); code >= 0) return code;

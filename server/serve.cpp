@@ -5,15 +5,14 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
-#include <numeric>
 
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/base/safetensors.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/version.h"
-#include "runtime/data/reader.h"
 #include "runtime/net/address.h"
+#include "server/control_set.h"
 #include "server/daemon.h"
 #include "server/fleet_folder.h"
 #include "server/model_watcher.h"
@@ -27,7 +26,6 @@ constexpr TimeUs kStatusEveryUs = from_ms(10'000);
 constexpr TimeUs kControlEveryUs = from_ms(2000);
 constexpr uint64_t kRunFileBytesMax = uint64_t{1} << 20;
 constexpr uint64_t kModelFileBytesMax = kModelElementsMax * sizeof(float) + (uint64_t{16} << 20);
-constexpr size_t kControlBatch = 250;
 
 // TLS for whatever can be reached from outside this machine.
 Status choose_security(const ServeOptions& options, ServeConfig* config) {
@@ -97,21 +95,10 @@ class Control {
  public:
   Status open(const ServeOptions& options, const RunSpec& run, const DataSchema& schema) {
     if (options.control_file.empty()) return {};
-    ReadOptions read;
-    if (schema.reads_rows()) read.schema = &schema;
-    read.label_file = options.control_label_file;
-    PACELINE_ASSIGN(dataset_, read_dataset(options.control_file, read));
-    if (dataset_.feature_count() != run.model.input_features())
-      return fail(Code::kInvalidArgument, "%s: rows have %zu values, the model takes %llu",
-                  options.control_file.c_str(), dataset_.feature_count(),
-                  static_cast<unsigned long long>(run.model.input_features()));
-    dataset_.set_scaling(schema.scale, schema.offset);
-    dataset_.set_number_scaling(schema.label_scale, schema.label_offset);
-    PACELINE_ASSIGN(std::unique_ptr<Trainer> trainer,
-                    make_trainer(run.model, kControlBatch, "auto", run.training.loss));
-    std::vector<uint32_t> rows(dataset_.row_count());
-    std::iota(rows.begin(), rows.end(), 0u);
-    watcher_ = std::make_unique<ModelWatcher>(std::move(trainer), dataset_, std::move(rows));
+    PACELINE_ASSIGN(
+        set_, open_control_set(options.control_file, options.control_label_file, run, schema));
+    watcher_ =
+        std::make_unique<ModelWatcher>(std::move(set_.trainer), set_.dataset, std::move(set_.rows));
     return {};
   }
 
@@ -128,7 +115,7 @@ class Control {
   }
 
  private:
-  Dataset dataset_;
+  ControlSet set_;
   std::unique_ptr<ModelWatcher> watcher_;
   TimeUs next_ = 0;
   uint64_t offered_ = 0;
