@@ -20,8 +20,18 @@ struct SparseChoice {
   SparseRules rules;
   size_t longest = 0;  // values of a row of the sample
   uint32_t index_max = 0;
-  size_t class_count = 0;
+  std::vector<std::string> classes;
 };
+
+// Those that a row has: numbers that nobody uses are no classes here.
+std::vector<std::string> classes_of(const Dataset& dataset) {
+  std::vector<bool> used(dataset.class_count());
+  for (const int32_t label : dataset.labels()) used[static_cast<size_t>(label)] = true;
+  std::vector<std::string> classes;
+  for (size_t i = 0; i < used.size() && i < dataset.class_names.size(); ++i)
+    if (used[i]) classes.push_back(dataset.class_names[i]);
+  return classes;
+}
 
 // Other boards' rows may be longer than the sample's.
 uint32_t with_room(size_t longest) {
@@ -35,11 +45,11 @@ Result<SparseChoice> choose(const Dataset& dataset, const InitOptions& options) 
                 "sparse rows (LibSVM) have no named columns; leave --label, --ignore and "
                 "--forecast out");
   SparseChoice choice;
-  choice.class_count = dataset.class_names.size();
-  if (choice.class_count < 2 || choice.class_count > kClassesProposedMax)
+  choice.classes = classes_of(dataset);
+  if (choice.classes.size() < 2 || choice.classes.size() > kClassesProposedMax)
     return fail(Code::kInvalidArgument,
-                "the labels are %zu different classes; init proposes runs for 2 to %zu",
-                choice.class_count, kClassesProposedMax);
+                "the labels have %zu different values; init proposes runs for 2 to %zu classes",
+                choice.classes.size(), kClassesProposedMax);
   const SparseRows& rows = *dataset.sparse_rows();
   for (size_t i = 0; i < rows.row_count(); ++i) {
     const std::span<const SparseEntry> row = rows.row(i);
@@ -47,7 +57,7 @@ Result<SparseChoice> choose(const Dataset& dataset, const InitOptions& options) 
     if (!row.empty()) choice.index_max = std::max(choice.index_max, row.back().place + 1);
   }
   choice.rules.non_zeros_max = with_room(choice.longest);
-  const uint64_t fits = kParametersProposedMax / choice.class_count;
+  const uint64_t fits = kParametersProposedMax / choice.classes.size();
   choice.rules.feature_count = std::max(choice.index_max, 1u);
   if (choice.rules.feature_count <= std::min<uint64_t>(fits, kSparseFeaturesMax)) return choice;
   choice.rules.hash_bits = kHashBitsMin;
@@ -56,7 +66,7 @@ Result<SparseChoice> choose(const Dataset& dataset, const InitOptions& options) 
   return choice;
 }
 
-std::string data_text(const SparseChoice& choice, const Dataset& dataset) {
+std::string data_text(const SparseChoice& choice) {
   std::string text = "[data]\n";
   if (choice.rules.hash_bits > 0)
     text += format_text(
@@ -70,8 +80,8 @@ std::string data_text(const SparseChoice& choice, const Dataset& dataset) {
       "non_zeros = %u             # the most that a row may have; in the sample it is %zu\n"
       "bad_rows = \"error\"        # a row that can't be read: \"error\" or \"skip\"\nclasses = [",
       choice.rules.non_zeros_max, choice.longest);
-  for (size_t i = 0; i < dataset.class_names.size(); ++i)
-    text += (i == 0 ? "" : ", ") + json_quoted(dataset.class_names[i]);
+  for (size_t i = 0; i < choice.classes.size(); ++i)
+    text += (i == 0 ? "" : ", ") + json_quoted(choice.classes[i]);
   return text + "]\n\n";
 }
 
@@ -85,8 +95,8 @@ std::string net_text(const SparseChoice& choice) {
       "its "
       "rows, no others\n"
       "rate = 0.1\nseed = 1\n\n",
-      choice.rules.non_zeros_max, choice.class_count, choice.rules.feature_count,
-      choice.class_count, kBatch);
+      choice.rules.non_zeros_max, choice.classes.size(), choice.rules.feature_count,
+      choice.classes.size(), kBatch);
 }
 
 size_t rounds_of(size_t row_count) {
@@ -103,7 +113,7 @@ Result<RunProposal> propose_sparse_run(const Dataset& dataset, const InitOptions
           "# A run of Paceline, proposed from %zu rows. Serve it:  edge_server serve %s\n"
           "# Workers need nothing of this file: they get it from the server.\n\n",
           dataset.row_count(), options.run_file.c_str()) +
-      data_text(choice, dataset) + net_text(choice) +
+      data_text(choice) + net_text(choice) +
       format_text(
           "[communication]\npace = \"compat\"           # edge_server paces lists them\n"
           "freq = \"fixed:%zu\"         # local steps between exchanges\n"
@@ -121,7 +131,7 @@ Result<RunProposal> propose_sparse_run(const Dataset& dataset, const InitOptions
       "rows      %s: %s\n"
       "net       %u features, linear, %zu outputs: %llu parameters\n",
       options.sample_file.c_str(), describe(dataset).c_str(), choice.rules.feature_count,
-      choice.class_count, static_cast<unsigned long long>(run.model.layout.parameter_count()));
+      choice.classes.size(), static_cast<unsigned long long>(run.model.layout.parameter_count()));
   return proposal;
 }
 

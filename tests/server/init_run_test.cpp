@@ -246,6 +246,53 @@ TEST_SUITE("server/init_run") {
     CHECK(config.schema.columns.at(0) == "a\"]\n[server]\nlisten = \"x");
     CHECK(config.listen == "tcp://0.0.0.0:7433");
   }
+
+  TEST_CASE("init: sparse rows keep their indices where the model fits a board, else are hashed") {
+    const auto rows = [](uint32_t index_max) {
+      std::string text;
+      for (int i = 0; i < 50; ++i)
+        text += format_text("%d 3:1 %u:0.5%s\n", i % 3, index_max - 1 - static_cast<uint32_t>(i),
+                            i == 7 ? format_text(" %u:1", index_max).c_str() : "");
+      return text;
+    };
+    for (const uint32_t index_max : {200u, 2'000'000u, 2'000'001u, 4'000'000'000u}) {
+      CAPTURE(index_max);
+      const Site site(rows(index_max));
+      REQUIRE(site.error() == "");
+      const ServeConfig config = site.config();
+      const SparseRules& sparse = config.schema.sparse;
+      const bool hashed = index_max > 2'000'000;
+      CHECK(sparse.hash_bits == (hashed ? 20 : 0));
+      CHECK(sparse.feature_count == (hashed ? 1u << 20 : index_max));
+      CHECK(sparse.non_zeros_max == 8);
+      CHECK(config.core.run.model.sparse_entries() == sparse.feature_count);
+      CHECK(config.schema.classes == std::vector<std::string>{"0", "1", "2"});
+      CHECK(config.core.columns_by_name);
+    }
+    Site site(rows(200));
+    site.options.label = "y";
+    CHECK(contains(site.error(), "sample.csv: sparse rows (LibSVM) have no named columns"));
+    CHECK(contains(Site("1 1:1\n1 2:1\n").error(), "the labels have 1 different values"));
+  }
+
+  TEST_CASE("init: of ARFF the last attribute is the label, and words are columns") {
+    std::string text =
+        "@relation r\n@attribute colour {red, blue}\n@attribute size real\n"
+        "@attribute price real\n@data\n";
+    for (int i = 0; i < 200; ++i)
+      text += format_text("%s,%d,%d.5\n", i % 3 == 0 ? "red" : "blue", i % 7, i % 53);
+    Site site(text);
+    REQUIRE(site.error() == "");
+    const DataSchema schema = site.config().schema;
+    CHECK(schema.columns == std::vector<std::string>{"colour=red", "colour=blue", "size"});
+    CHECK(schema.label == "price");
+    CHECK(schema.label_is_number());
+    site.options.force = true;
+    site.options.label = "colour";
+    REQUIRE(site.error() == "");
+    CHECK(site.config().schema.classes == std::vector<std::string>{"blue", "red"});
+    CHECK(site.config().schema.columns == std::vector<std::string>{"size", "price"});
+  }
 }
 
 }  // namespace paceline
