@@ -87,10 +87,12 @@ Result<uint32_t> LibsvmRow::place_of(const Word& word, uint32_t index) const {
       format_text("has an index above the run's data.features, %u", rules_->feature_count));
 }
 
-// Features that a hash brings together add up, in the file's order.
+// Features that a hash brings together add up, the smaller values first.
 Status LibsvmRow::merge() {
   if (rules_ == nullptr) return {};
-  std::ranges::stable_sort(entries_, {}, &SparseEntry::place);
+  std::sort(entries_.begin(), entries_.end(), [](const SparseEntry& a, const SparseEntry& b) {
+    return a.place != b.place ? a.place < b.place : a.value < b.value;
+  });
   size_t count = 0;
   for (const SparseEntry& entry : entries_) {
     if (count == 0 || entries_[count - 1].place != entry.place) {

@@ -22,9 +22,9 @@ namespace {
 class TableReader {
  public:
   // `schema` null: columns and classes as the file has them.
-  TableReader(TextTable table, TableColumns columns, const DataSchema* schema)
-      : table_(std::move(table)),
-        scanner_(table_.scanner()),
+  TableReader(TextTable* table, TableColumns columns, const DataSchema* schema)
+      : table_(*table),
+        scanner_(table->scanner()),
         rows_(std::move(columns), scanner_.separator(), schema),
         schema_(schema) {
     if (schema == nullptr) {
@@ -178,7 +178,7 @@ class TableReader {
     return fail(Code::kInvalidArgument, "no rows");
   }
 
-  TextTable table_;
+  const TextTable& table_;
   CsvScanner& scanner_;
   RowReader rows_;
   const DataSchema* schema_;
@@ -214,7 +214,7 @@ Result<Dataset> read_csv(Bytes content, const ReadOptions& options) {
   PACELINE_ASSIGN(TextTable table, TextTable::open(text_of(content), options));
   PACELINE_ASSIGN(TableColumns columns, find_columns(table.header(), options));
   const bool by_name = options.schema != nullptr && options.schema->names_columns();
-  TableReader reader(std::move(table), std::move(columns), by_name ? options.schema : nullptr);
+  TableReader reader(&table, std::move(columns), by_name ? options.schema : nullptr);
   PACELINE_TRY(reader.read_rows());
   return reader.finish(options.class_count);
 }
