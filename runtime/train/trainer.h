@@ -60,9 +60,9 @@ class Trainer {
   //   where
   //              the model has no classes (checked: kInvalidArgument)
   //   gradient   [layout.element_count()], overwritten; pads +0. Where rows are sparse only what
-  //   was
-  //              touched by the last call and by this one: hand in the same memory each time, at
-  //              first +0
+  //              this call touches is written, and what the last one touched becomes +0: hand in
+  //              the same memory each time, at first +0. Elsewhere it is left as it is, and is not
+  //              even read
   // Returns the mean loss. A non-finite loss or gradient is a result like any other.
   virtual Result<float> gradient(std::span<const float> parameters, std::span<const float> features,
                                  const Targets& targets, std::span<float> gradient) = 0;
