@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -62,10 +63,12 @@ std::string host_of(const sockaddr_storage& address) {
   return "[" + std::string(text) + "]";
 }
 
+// Where the system does not tell, as emulators do not, nobody has.
 bool has_begun(int descriptor) {
   tcp_info about{};
   socklen_t bytes = sizeof about;
   return ::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &about, &bytes) == 0 &&
+         bytes > offsetof(tcp_info, tcpi_bytes_received) &&
          about.tcpi_bytes_received >= kHelloBytesMin;
 }
 

