@@ -31,6 +31,8 @@ struct ForwardPass {
   std::span<const float> input;  // [batch][input features]
   std::span<float> output;       // [batch][output features]; the input's memory if `in_place`
   std::span<float> scratch;      // scratch_floats() or work_floats() of them, 64-byte aligned
+  // Of a join: the features of a row in its inputs before this one.
+  size_t features_before = 0;
   // The layer's key for this batch's random numbers; none where nothing is learnt.
   std::optional<uint64_t> noise;
 };
@@ -47,6 +49,7 @@ struct BackwardPass {
   std::span<float> bias_gradient;    // overwritten
   std::span<float> scratch;
   uint64_t noise = 0;  // of the forward pass
+  size_t features_before = 0;
 };
 
 // A whole number that the user gives in a [[layer]] table; one of at most 1 is true or false.
@@ -75,6 +78,9 @@ struct LayerType {
   bool in_place = false;
   bool backward_reads_input = false;
   bool backward_reads_output = false;
+  // Takes two inputs or more (LayerSpec::joined): `forward` and `backward` are called for each, in
+  // order. Has no parameters.
+  bool joins = false;
 
   // Fills in defaults and output_shape from input_shape. Errors: kInvalidArgument with the reason
   // and what to change, without the layer's name.

@@ -16,6 +16,7 @@ namespace paceline {
 namespace {
 
 constexpr size_t kLayersMax = 256;
+constexpr size_t kJoinedMax = 64;  // inputs of one layer
 // Activations of one row in one layer: 64 MiB as float32, far above any image of a board's camera.
 constexpr uint32_t kFeaturesMax = 16 * 1024 * 1024;
 // Room for ".weight" in a tensor's name.
@@ -113,6 +114,66 @@ Result<std::string> read_name(const toml::table& table, const LayerType& type, i
   return *name;
 }
 
+// What layers may take, in the order of LayerSpec::inputs.
+struct Values {
+  std::vector<std::string> names;
+  std::vector<std::vector<uint32_t>> shapes;
+  std::vector<bool> taken;
+
+  uint32_t last() const { return static_cast<uint32_t>(names.size() - 1); }
+  void add(std::string name, std::vector<uint32_t> shape) {
+    names.push_back(std::move(name));
+    shapes.push_back(std::move(shape));
+    taken.push_back(false);
+  }
+};
+
+Result<uint32_t> find_value(const toml::node& node, const LayerSpec& layer, const Values& values) {
+  const std::string name = node.value_exact<std::string>().value_or("");
+  const auto found = std::find(values.names.begin(), values.names.end(), name);
+  if (found != values.names.end()) return static_cast<uint32_t>(found - values.names.begin());
+  const std::vector<std::string_view> known(values.names.begin(), values.names.end());
+  const std::string_view nearest = nearest_name(name, known);
+  return fail_at(node, format_text("layer '%s' takes '%s', but no layer before it has that name%s",
+                                   layer.name.c_str(), name.c_str(),
+                                   nearest.empty() ? "" : suggest_name(name, known).c_str()));
+}
+
+Status read_joined(const toml::table& table, const Values& values, LayerSpec& spec) {
+  const toml::node* node = table.get("inputs");
+  const toml::array* listed = node ? node->as_array() : nullptr;
+  if (!listed || listed->size() < 2 || listed->size() > kJoinedMax)
+    return fail_at(node ? *node : table,
+                   format_text("layer '%s' needs 'inputs', a list of 2 to %zu names of layers "
+                               "before it",
+                               spec.name.c_str(), kJoinedMax));
+  for (const toml::node& element : *listed) {
+    PACELINE_ASSIGN(const uint32_t value, find_value(element, spec, values));
+    if (std::find(spec.inputs.begin(), spec.inputs.end(), value) != spec.inputs.end())
+      return fail_at(element, format_text("layer '%s' takes '%s' twice", spec.name.c_str(),
+                                          values.names[value].c_str()));
+    spec.inputs.push_back(value);
+    spec.joined.push_back({values.names[value], values.shapes[value]});
+  }
+  return {};
+}
+
+// What the layer takes: as named, else what the one before it gives.
+Status read_inputs(const toml::table& table, const LayerType& type, Values& values,
+                   LayerSpec& spec) {
+  if (type.joins) {
+    PACELINE_TRY(read_joined(table, values, spec));
+  } else if (const toml::node* node = table.get("input")) {
+    PACELINE_ASSIGN(const uint32_t value, find_value(*node, spec, values));
+    spec.inputs = {value};
+  } else {
+    spec.inputs = {values.last()};
+  }
+  for (const uint32_t value : spec.inputs) values.taken[value] = true;
+  spec.input_shape = values.shapes[spec.inputs[0]];
+  return {};
+}
+
 Result<Frozen> read_frozen(const toml::node& node) {
   if (const auto all = node.value_exact<bool>()) return *all ? Frozen::kAll : Frozen::kNone;
   if (node.value_exact<std::string>() == "weights") return Frozen::kWeights;
@@ -120,7 +181,7 @@ Result<Frozen> read_frozen(const toml::node& node) {
 }
 
 Status read_keys(const toml::table& table, const LayerType& type, LayerSpec& spec) {
-  std::vector<std::string_view> known = {"type", "name"};
+  std::vector<std::string_view> known = {"type", "name", type.joins ? "inputs" : "input"};
   if (type.append_tensors) known.push_back("frozen");
   for (const LayerKey& key : type.keys) known.push_back(key.name);
   for (const LayerFraction& key : type.fractions) known.push_back(key.name);
@@ -144,15 +205,20 @@ Status read_keys(const toml::table& table, const LayerType& type, LayerSpec& spe
   return {};
 }
 
-// Options and shapes of one layer, given the shape that reaches it.
-Result<LayerSpec> read_layer(const toml::table& table, std::span<const uint32_t> input_shape,
+// Options and shapes of one layer, given what it may take.
+Result<LayerSpec> read_layer(const toml::table& table, Values& values,
                              std::map<std::string_view, int>& counts) {
   PACELINE_ASSIGN(const LayerType* type, read_type(table));
   LayerSpec spec;
   spec.type = type->name;
   PACELINE_ASSIGN(spec.name, read_name(table, *type, ++counts[type->name]));
-  spec.input_shape.assign(input_shape.begin(), input_shape.end());
+  if (std::find(values.names.begin(), values.names.end(), spec.name) != values.names.end())
+    return fail_at(table, "the name '" + spec.name +
+                              (spec.name == kModelInputName ? "' is that of the model's input"
+                                                            : "' is another layer's already") +
+                              "; give this layer one of its own");
   PACELINE_TRY(read_keys(table, *type, spec));
+  PACELINE_TRY(read_inputs(table, *type, values, spec));
   if (Status status = type->infer(spec); !status.ok())
     return fail_at(table, "layer '" + spec.name + "' " + status.message());
   if (feature_count(spec.output_shape) > kFeaturesMax)
@@ -168,19 +234,27 @@ Status read_layers(const toml::table& root, const toml::node& model, ModelSpec& 
     return fail_at(node ? *node : model, "give at least one [[layer]]");
   if (tables->size() > kLayersMax)
     return fail_at(*node, format_text("%zu layers, at most %zu", tables->size(), kLayersMax));
-  std::vector<uint32_t> shape = spec.input_shape;
+  Values values;
+  values.add(std::string(kModelInputName), spec.input_shape);
   std::map<std::string_view, int> counts;
   for (const toml::node& element : *tables) {
     const toml::table* table = element.as_table();
     if (!table) return fail_at(element, "write each layer as a table [[layer]]");
-    PACELINE_ASSIGN(LayerSpec layer, read_layer(*table, shape, counts));
+    PACELINE_ASSIGN(LayerSpec layer, read_layer(*table, values, counts));
     if (find_layer_type(layer.type)->list_touched && !spec.layers.empty())
       return fail_at(*table,
                      "layer '" + layer.name + "' takes sparse rows, so it has to be the first");
-    shape = layer.output_shape;
+    values.add(layer.name, layer.output_shape);
     spec.layers.push_back(std::move(layer));
   }
   spec.layers.back().gives_answers = true;
+  for (size_t i = 0; i + 1 < spec.layers.size(); ++i)
+    if (!values.taken[i + 1])
+      return fail_at((*tables)[i],
+                     format_text("no layer takes what layer '%s' gives; leave it out, or name it "
+                                 "as another layer's input",
+                                 spec.layers[i].name.c_str()));
+  const std::vector<uint32_t>& shape = values.shapes.back();
   if (shape.size() != 1 || shape[0] != spec.output_count)
     return fail_at(
         tables->back(),

@@ -13,6 +13,10 @@
 //   [[layer]]
 //   type = "dense"
 //   units = 10
+//
+// A layer takes what the one before it gives, or what its `input` names; add and concat take all
+// that their `inputs` name. Only earlier layers and "input", the model's own, can be named, so
+// there are no cycles, and what each layer but the last gives is taken by some other.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +34,12 @@ enum class Frozen : uint8_t {
   kNone,
   kWeights,  // all but the bias
   kAll,
+};
+
+// What a layer that joins several takes.
+struct JoinedInput {
+  std::string name;
+  std::vector<uint32_t> shape;
 };
 
 struct LayerSpec {
@@ -52,10 +62,16 @@ struct LayerSpec {
   float epsilon = 0;              // normalisations
   Frozen frozen = Frozen::kNone;  // what stays as it started: its gradient is +0
   bool gives_answers = false;     // derived: the net's outputs are its own
-  // Derived shapes of one row: {channels, height, width} or {features}.
+  // What it takes: 0 is the model's input, i what layers[i - 1] gives. One, but for joins.
+  std::vector<uint32_t> inputs;
+  std::vector<JoinedInput> joined;  // of joins: the same by name and shape
+  // Derived shapes of one row: {channels, height, width} or {features}; the first input's.
   std::vector<uint32_t> input_shape;
   std::vector<uint32_t> output_shape;
 };
+
+// The name of the model's own input.
+inline constexpr std::string_view kModelInputName = "input";
 
 struct ModelSpec {
   std::vector<uint32_t> input_shape;

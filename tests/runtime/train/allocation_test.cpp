@@ -11,7 +11,8 @@ namespace paceline {
 TEST_SUITE_BEGIN("train/allocation");
 
 TEST_CASE("gradient, evaluate and step: no allocation after make_trainer") {
-  for (std::string_view toml : {test::kSmallMlp, test::kSmallCnn, test::kSmallCells}) {
+  for (std::string_view toml :
+       {test::kSmallMlp, test::kSmallCnn, test::kSmallCells, test::kSmallGraph}) {
     const ModelSpec spec = test::model_of(toml);
     Random random(test::seed(), 1);
     std::vector<float> parameters(test::parameter_floats(spec)), gradient(parameters.size());
@@ -35,8 +36,9 @@ TEST_CASE("gradient, evaluate and step: no allocation after make_trainer") {
 }
 
 TEST_CASE("planned_bytes: bounds the memory of a trainer, but for its description") {
-  constexpr uint64_t kDescriptionBytes = 8192;
-  for (std::string_view toml : {test::kSmallMlp, test::kSmallCnn, test::kSmallCells}) {
+  constexpr uint64_t kDescriptionBytes = 12288;
+  for (std::string_view toml :
+       {test::kSmallMlp, test::kSmallCnn, test::kSmallCells, test::kSmallGraph}) {
     const ModelSpec spec = test::model_of(toml);
     for (const std::string& backend : backends()) {
       size_t before_batch = 0;

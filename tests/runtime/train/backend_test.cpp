@@ -155,6 +155,13 @@ TEST_CASE("gradient: convolutions of odd sizes agree with the reference") {
   for (int net = 0; net < 8; ++net) check_against_reference(random_cnn(random), {1, 3, 17}, random);
 }
 
+TEST_CASE("gradient: graphs agree with the reference") {
+  Random random(test::seed(), 5);
+  check_against_reference(std::string(test::kSmallGraph), {1, 3, 17}, random);
+  for (int net = 0; net < 6; ++net)
+    check_against_reference(test::random_graph(random), {1, 9}, random);
+}
+
 TEST_CASE("gradient: two calls give the same bytes, whatever ran between") {
   const ModelSpec spec = test::model_of(test::kSmallCnn);
   Random random(test::seed(), 3);

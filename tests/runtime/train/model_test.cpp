@@ -8,6 +8,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/train/training.h"
 #include "tests/runtime/train/nets.h"
+#include "tests/support/seed.h"
 
 namespace paceline {
 namespace {
@@ -138,6 +139,80 @@ TEST_CASE("parse_model: sizes that multiply without bound are refused, never all
           .find("more than 67108864 elements") != std::string::npos);
   CHECK(refusal(mlp_with("type = 'dense'\nunits = 2\nname = '../x'\n")).find("'name' must be") !=
         std::string::npos);
+}
+
+TEST_CASE("parse_model: layers take what they name, add and concat several") {
+  const ModelSpec spec = test::model_of(test::kSmallGraph);
+  CHECK(spec.layers[0].inputs == std::vector<uint32_t>{0});
+  CHECK(spec.layers[2].inputs == std::vector<uint32_t>{1});
+  CHECK(spec.layers[3].inputs == std::vector<uint32_t>{3});
+  CHECK(spec.layers[4].inputs == std::vector<uint32_t>{2, 4, 1});
+  CHECK(spec.layers[4].output_shape == std::vector<uint32_t>{9, 1, 12});
+  CHECK(spec.layers[9].inputs == std::vector<uint32_t>{9, 7});
+  CHECK(spec.layers[9].output_shape == std::vector<uint32_t>{6});
+}
+
+TEST_CASE("parse_model: a graph that does not hold together is refused, naming the layers") {
+  const std::string head = "type = 'dense'\nname = 'a'\nunits = 2\n[[layer]]\n";
+  const auto after = [&](const std::string& layer) { return refusal(mlp_with(head + layer)); };
+  const std::string end = "\n[[layer]]\ntype = 'dense'\nunits = 2\n";
+  // Itself, what comes later, what is nowhere, what is almost there.
+  CHECK(after("type = 'add'\nname = 'sum'\ninputs = ['a', 'sum']\n") ==
+        "line 11, column 16: layer 'sum' takes 'sum', but no layer before it has that name");
+  CHECK(after("type = 'tanh'\ninput = 'later'\n[[layer]]\ntype = 'relu'\nname = 'later'\n") ==
+        "line 10, column 9: layer 'tanh1' takes 'later', but no layer before it has that name");
+  CHECK(after("type = 'relu'\ninput = 'inptu'\n").ends_with("; did you mean 'input'?"));
+  CHECK(after("type = 'relu'\ninput = 1\n").find("layer 'relu1' takes ''") != std::string::npos);
+  CHECK(after("type = 'relu'\ninputs = ['a', 'input']\n").find("did you mean 'input'?") !=
+        std::string::npos);
+  CHECK(
+      after("type = 'relu'\nname = 'a'\n") ==
+      "line 8, column 1: the name 'a' is another layer's already; give this layer one of its own");
+  CHECK(after("type = 'relu'\nname = 'input'\n").find("is that of the model's input") !=
+        std::string::npos);
+  CHECK(
+      after("type = 'dense'\ninput = 'input'\nunits = 2\n") ==
+      "line 4, column 1: no layer takes what layer 'a' gives; leave it out, or name it as another "
+      "layer's input");
+  CHECK(after("type = 'add'\ninputs = ['a', 'input']\n") ==
+        "line 8, column 1: layer 'add1' takes [2] from 'a' and [4] from 'input'; what it adds must "
+        "have one shape");
+  const std::string many = "inputs = ['a', 'input'" + [] {
+    std::string names;
+    for (int i = 0; i < 5000; ++i) names += ", 'a'";
+    return names;
+  }() + "]\n";
+  for (const std::string& inputs : {std::string(), std::string("inputs = 'a'\n"), many,
+                                    std::string("inputs = ['a']\n"), std::string("inputs = []\n")})
+    CHECK(after("type = 'concat'\n" + inputs)
+              .find("layer 'concat1' needs 'inputs', a list of 2 to") != std::string::npos);
+  CHECK(after("type = 'concat'\ninputs = ['a', 'a']\n").find("takes 'a' twice") !=
+        std::string::npos);
+  CHECK(after("type = 'add'\nfrozen = true\ninputs = ['a', 'input']\n").find("'frozen'") !=
+        std::string::npos);
+  CHECK(refusal(cnn_with("type = 'conv2d'\nfilters = 2\nkernel = 3\n[[layer]]\ntype = 'concat'\n"
+                         "inputs = ['input', 'conv2d1']" +
+                         end))
+            .find("takes [1, 8, 6] from 'input' and [2, 6, 4] from 'conv2d1'; they may differ in "
+                  "channels only") != std::string::npos);
+}
+
+TEST_CASE("parse_model: joined sizes are bounded, and any names are an error or a graph") {
+  const std::string wide =
+      "type = 'dense'\nunits = 16000000\n[[layer]]\ntype = 'tanh'\n[[layer]]\n";
+  CHECK(refusal(mlp_with(wide + "type = 'concat'\ninputs = ['dense1', 'tanh1']\n"))
+            .find("layer 'concat1' has more than 16777216 outputs") != std::string::npos);
+  Random random(test::seed(), 13);
+  for (int i = 0; i < 500; ++i) {
+    std::string text = test::random_graph(random);
+    // One name becomes another.
+    const size_t from = text.find("'v", static_cast<size_t>(random.below(text.size())));
+    if (from == std::string::npos) continue;
+    text[from + 2] = static_cast<char>('0' + random.below(10));
+    const auto spec = parse_model(text);
+    for (size_t layer = 0; spec && layer < spec->layers.size(); ++layer)
+      for (const uint32_t input : spec->layers[layer].inputs) REQUIRE(input <= layer);
+  }
 }
 
 TEST_CASE("parse_model: a fraction has a preset and bounds") {

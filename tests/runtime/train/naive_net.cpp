@@ -174,13 +174,29 @@ double activation(const LayerSpec& layer, double x) {
   if (layer.type == "leaky_relu") return x < 0 ? static_cast<double>(layer.slope) * x : x;
   if (layer.type == "tanh") return std::tanh(x);
   if (layer.type == "sigmoid") return 1.0 / (1.0 + std::exp(-x));
+  if (layer.type == "dropout" && layer.rate == 0.0f) return x;
   PACELINE_CHECK(layer.type == "gelu");
   return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
 
+// Layers with one input; `weight` and `bias` of those that have parameters.
+Values layer_outputs(const LayerSpec& layer, Values values, const double* weight,
+                     const double* bias) {
+  if (layer.type == "dense") return dense(layer, values, weight, bias);
+  if (layer.type.starts_with("conv")) return convolution(layer, values, weight, bias);
+  if (layer.type.find("pool") != std::string::npos) return pooling(layer, values);
+  if (layer.type.ends_with("_norm")) return normalization(layer, values, weight, bias);
+  if (layer.type == "lstm" || layer.type == "gru") return recurrent(layer, values, weight, bias);
+  if (layer.type == "embedding") return embedding(layer, values, weight, bias);
+  if (layer.type == "transpose") return transpose(layer, values);
+  if (layer.type != "flatten" && layer.type != "reshape")
+    for (double& value : values) value = activation(layer, value);
+  return values;
+}
+
 Values row_outputs(const ModelSpec& spec, std::span<const double> parameters,
                    std::span<const float> features) {
-  Values values(features.begin(), features.end());
+  std::vector<Values> all = {Values(features.begin(), features.end())};
   size_t tensor = 0;
   for (const LayerSpec& layer : spec.layers) {
     const double *weight = nullptr, *bias = nullptr;
@@ -188,25 +204,16 @@ Values row_outputs(const ModelSpec& spec, std::span<const double> parameters,
       weight = parameters.data() + spec.layout.tensors()[tensor++].offset;
       bias = parameters.data() + spec.layout.tensors()[tensor++].offset;
     }
-    if (layer.type == "dense") {
-      values = dense(layer, values, weight, bias);
-    } else if (layer.type.starts_with("conv")) {
-      values = convolution(layer, values, weight, bias);
-    } else if (layer.type.find("pool") != std::string::npos) {
-      values = pooling(layer, values);
-    } else if (layer.type.ends_with("_norm")) {
-      values = normalization(layer, values, weight, bias);
-    } else if (layer.type == "lstm" || layer.type == "gru") {
-      values = recurrent(layer, values, weight, bias);
-    } else if (layer.type == "embedding") {
-      values = embedding(layer, values, weight, bias);
-    } else if (layer.type == "transpose") {
-      values = transpose(layer, values);
-    } else if (layer.type != "flatten" && layer.type != "reshape") {
-      for (double& value : values) value = activation(layer, value);
-    }
+    Values joined;
+    for (const uint32_t input : layer.inputs)
+      if (layer.type == "concat" || joined.empty())
+        joined.insert(joined.end(), all[input].begin(), all[input].end());
+      else
+        for (size_t i = 0; i < joined.size(); ++i) joined[i] += all[input][i];
+    all.push_back(layer.joined.empty() ? layer_outputs(layer, std::move(joined), weight, bias)
+                                       : std::move(joined));
   }
-  return values;
+  return all.back();
 }
 
 double class_loss(const Values& values, int32_t label) {

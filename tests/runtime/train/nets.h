@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/check.h"
@@ -75,6 +77,105 @@ units = 6
 type = "dense"
 units = 3
 )";
+
+// A residual block, and a signal that is looked at through windows of three lengths.
+inline constexpr std::string_view kSmallGraph = R"(
+[model]
+input = [2, 12]
+classes = 3
+[[layer]]
+type = "conv1d"
+name = "stem"
+filters = 4
+kernel = 3
+padding = 1
+[[layer]]
+type = "conv1d"
+name = "narrow"
+filters = 3
+kernel = 1
+[[layer]]
+type = "conv1d"
+name = "wide"
+input = "stem"
+filters = 2
+kernel = 3
+padding = 1
+[[layer]]
+type = "relu"
+[[layer]]
+type = "concat"
+inputs = ["narrow", "relu1", "stem"]
+[[layer]]
+type = "flatten"
+[[layer]]
+type = "dense"
+name = "squeezed"
+units = 6
+[[layer]]
+type = "relu"
+[[layer]]
+type = "dense"
+units = 6
+[[layer]]
+type = "add"
+inputs = ["dense2", "squeezed"]
+[[layer]]
+type = "dense"
+units = 3
+)";
+
+// Any graph of signals: a value is read by up to all layers behind it. No kinks, so that a
+// difference of two losses is a derivative.
+inline std::string random_graph(Random& random) {
+  const auto below = [&random](uint64_t bound) { return static_cast<size_t>(random.below(bound)); };
+  std::string text = "[model]\ninput = [2, 7]\nclasses = 3\n";
+  std::vector<std::string> values;  // of one shape
+  std::vector<bool> taken;
+  const auto add = [&](const std::string& layer) {
+    const std::string name = "v" + std::to_string(values.size());
+    text += "[[layer]]\nname = '" + name + "'\ntype = " + layer;
+    values.push_back(name);
+    taken.push_back(false);
+  };
+  const auto take = [&](size_t value) {
+    taken[value] = true;
+    return "'" + values[value] + "'";
+  };
+  const auto some = [&] {  // two or three of them
+    std::vector<size_t> order;
+    for (size_t i = 0; i < values.size(); ++i) {
+      order.push_back(i);
+      std::swap(order[i], order[below(i + 1)]);
+    }
+    std::string list;
+    for (size_t i = 0; i < std::min<size_t>(order.size(), 2 + below(2)); ++i)
+      list += (i == 0 ? "[" : ", ") + take(order[i]);
+    return "inputs = " + list + "]\n";
+  };
+  const std::string conv = "'conv1d'\nfilters = 3\nkernel = 3\npadding = 1\n";
+  add(conv);
+  for (size_t layers = 2 + below(9); layers > 0; --layers) {
+    static constexpr const char* kUnary[] = {"'tanh'\n", "'gelu'\n", "'sigmoid'\n",
+                                             "'dropout'\nrate = 0.0\n",
+                                             "'group_norm'\ngroups = 1\n"};
+    const size_t kind = values.size() < 2 ? below(6) : below(9);
+    if (kind < 6) {
+      add((kind < 5 ? kUnary[kind] : conv) + ("input = " + take(below(values.size()))) + "\n");
+    } else if (kind < 8) {
+      add("'add'\n" + some());
+    } else {
+      text += "[[layer]]\nname = 'c" + std::to_string(layers) + "'\ntype = 'concat'\n" + some();
+      add(conv);
+    }
+  }
+  std::string loose;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!taken[i]) loose += (loose.empty() ? "[" : ", ") + ("'" + values[i] + "'");
+  if (loose.find(',') != std::string::npos)
+    text += "[[layer]]\ntype = 'concat'\ninputs = " + loose + "]\n";
+  return text + "[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 3\n";
+}
 
 inline ModelSpec model_of(std::string_view toml) {
   auto spec = parse_model(toml);

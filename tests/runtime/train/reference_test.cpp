@@ -104,7 +104,12 @@ TEST_CASE("a net with any layer learns to tell two kinds of signals apart") {
        {"'conv1d'\nfilters = 6\nkernel = 3\ngroups = 6\ndilation = 2", "'relu'", "'leaky_relu'",
         "'tanh'", "'sigmoid'", "'gelu'", "'maxpool1d'\nkernel = 2", "'avgpool1d'\nkernel = 2",
         "'group_norm'\ngroups = 3", "'layer_norm'", "'dropout'\nrate = 0.2", "'lstm'\nunits = 8",
-        "'gru'\nunits = 8", "'gru'\nunits = 6\nsequence = true", "'transpose'"}) {
+        "'gru'\nunits = 8", "'gru'\nunits = 6\nsequence = true", "'transpose'",
+        "'conv1d'\nfilters = 6\nkernel = 3\npadding = 1\n[[layer]]\ntype = 'relu'\n[[layer]]\n"
+        "type = 'add'\ninputs = ['conv1d1', 'relu1']",
+        "'conv1d'\nfilters = 3\nkernel = 1\n[[layer]]\ntype = 'conv1d'\ninput = 'conv1d1'\n"
+        "filters = 3\nkernel = 5\npadding = 2\n[[layer]]\ntype = 'concat'\n"
+        "inputs = ['conv1d2', 'conv1d3']\n[[layer]]\ntype = 'relu'"}) {
     INFO(layer);
     CHECK(learnt_share(conv + "[[layer]]\ntype = " + layer + "\n") > 0.9);
   }
@@ -252,6 +257,50 @@ TEST_CASE("gradient: small nets agree with the derivative of their definition") 
   check_derivatives(test::kSmallCnn);
 }
 
+TEST_CASE("gradient: any graph agrees with the derivative of its definition") {
+  check_derivatives(test::kSmallGraph);
+  Random random(test::seed(), 11);
+  for (int i = 0; i < 40; ++i) {
+    const std::string toml = test::random_graph(random);
+    INFO(toml);
+    check_derivatives(toml);
+  }
+}
+
+TEST_CASE("gradient: a net that takes its own input again, and ends in what works in place") {
+  check_derivatives(
+      "[model]\ninput = [3]\noutputs = 3\n[[layer]]\ntype = 'dense'\nunits = 3\n"
+      "[[layer]]\ntype = 'tanh'\n[[layer]]\ntype = 'add'\ninputs = ['input', 'tanh1', 'dense1']\n"
+      "[[layer]]\ntype = 'tanh'\n",
+      {.kind = LossKind::kMse, .class_weights = {}});
+  check_derivatives(
+      "[model]\ninput = [9]\noutputs = 2\n[[layer]]\ntype = 'dense'\nunits = 40\n[[layer]]\n"
+      "type = 'gelu'\n[[layer]]\ntype = 'dense'\nunits = 2\n[[layer]]\ntype = 'sigmoid'\n",
+      {.kind = LossKind::kMse, .class_weights = {}});
+}
+
+TEST_CASE("gradient: in a graph, what is frozen is +0, the rest is as without") {
+  const std::string plain(test::kSmallGraph);
+  for (const char* name : {"stem", "narrow", "squeezed"}) {
+    std::string text = plain;
+    text.insert(text.find(std::string("name = \"") + name), "frozen = true\n");
+    const ModelSpec spec = test::model_of(plain), frozen = test::model_of(text);
+    Random random(test::seed(), 12);
+    const std::vector<float> parameters = test::random_parameters(spec, random);
+    const test::Batch batch = test::random_batch(spec, 6, random);
+    for (const std::string& backend : backends()) {
+      std::vector<float> wanted(parameters.size()), gradient(parameters.size(), 3.0f);
+      auto a = *make_trainer(spec, 6, backend), b = *make_trainer(frozen, 6, backend);
+      REQUIRE(a->gradient(parameters, batch.features, batch.labels, wanted).has_value());
+      REQUIRE(b->gradient(parameters, batch.features, batch.labels, gradient).has_value());
+      for (const TensorSpec& tensor : spec.layout.tensors())
+        if (tensor.name.starts_with(name))
+          std::ranges::fill(test::tensor_of(std::span(wanted), tensor), 0.0f);
+      CHECK(gradient == wanted);
+    }
+  }
+}
+
 TEST_CASE("gradient: the losses of numbers agree with the derivative of their definition") {
   for (const LossKind kind : {LossKind::kMse, LossKind::kHuber})
     for (const float delta : {0.05f, 1.0f})
@@ -358,6 +407,7 @@ TEST_CASE("gradient: twenty steps give the same bytes on every machine and compi
                              "[[layer]]\ntype = 'lstm'\nunits = 6\nsequence = true\n"
                              "[[layer]]\ntype = 'transpose'\n[[layer]]\ntype = 'gru'\n"
                              "units = 7\n")) == 0x29B18557u);
+  CHECK(trained_checksum(test::kSmallGraph) == 0xF05D1840u);
 }
 
 TEST_SUITE_END();
