@@ -4,6 +4,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/checksum.h"
+#include "runtime/quant/encode_chunks.h"
 #include "server/server_core.h"
 
 namespace paceline {
@@ -107,6 +108,8 @@ Status ServerCore::redo_apply(const ModelMove& move) {
     if (move.master.size() != master_.size() * sizeof(float))
       return fail(Code::kCorrupt, "a model of %zu bytes", move.master.size());
     std::memcpy(master_.data(), move.master.data(), move.master.size());
+    if (!pads_are_zero(layout(), master_))
+      return fail(Code::kCorrupt, "a model with values between its tensors");
   } else {
     payloads_.clear();
     for (uint32_t chunk = 0; chunk < layout().chunk_count(); ++chunk)
