@@ -11,6 +11,7 @@
 #include "runtime/base/log_limit.h"
 #include "runtime/content/content.h"
 #include "runtime/quant/codec.h"
+#include "runtime/train/statistics.h"
 #include "runtime/wire/messages.h"
 #include "server/norm_rule.h"
 
@@ -32,6 +33,7 @@ struct HeldUpdate {
   uint64_t base_publication = 0;
   std::vector<Bytes> chunks;       // none: the worker's step was not finite; counts with weight 0
   std::vector<PayloadView> views;  // of `chunks`, verified
+  Statistics statistics;           // checked
   uint32_t steps = 0;
   uint64_t waited_us = 0;  // as its exchange said
   bool granted = false;    // its worker has its answer, and will not send it again

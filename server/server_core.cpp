@@ -11,8 +11,8 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kStateMagic = 0x534C4350;  // "PCLS"; for ever
-// 2: who has left; 3: how codecs are chosen; 4: what leavers left behind
-constexpr uint32_t kStateVersion = 4;
+// 2: who has left; 3: how codecs are chosen; 4: what leavers left behind; 5: statistics
+constexpr uint32_t kStateVersion = 5;
 
 DirectorOptions director_options(const ServerOptions& options, bool elastic) {
   DirectorOptions result;
@@ -74,6 +74,7 @@ ServerCore::ServerCore(ServerOptions options, AggregationChoice aggregation,
       director_(director_options(options_, pace_->elastic()), std::move(freq)),
       session_numbers_(options_.session_seed, 1),
       run_checksum_(crc32c(std::as_bytes(std::span(options_.run_text)))),
+      statistics_(layout()),
       comparison_(layout(), options_.run.training.seed),
       aggregator_(aggregation) {
   const size_t elements = static_cast<size_t>(layout().element_count());
@@ -203,6 +204,7 @@ Bytes ServerCore::save() const {
   out.put(uint64_t{master_.size()});
   out.put_bytes(std::as_bytes(std::span(master_)));
   out.put_bytes(std::as_bytes(std::span(published_)));
+  statistics_.save(&out);
   out.put(static_cast<uint32_t>(members_.size()));
   for (const Member& member : members_) put_member(&out, member);
   director_.save(&out);
@@ -235,6 +237,7 @@ Status ServerCore::load(ByteSpan state) {
     PACELINE_ASSIGN(ByteSpan raw, in.get_bytes(flat->size() * sizeof(float)));
     std::memcpy(flat->data(), raw.data(), raw.size());
   }
+  PACELINE_TRY(statistics_.load(&in));
   PACELINE_ASSIGN(const uint32_t count, in.get<uint32_t>());
   if (count > kWorkersMax) return fail(Code::kCorrupt, "%u workers", count);
   for (uint32_t i = 0; i < count; ++i) PACELINE_TRY(load_member(&in, i));

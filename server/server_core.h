@@ -145,9 +145,10 @@ class ServerCore {
   struct Delta {
     uint64_t from = 0;
     uint64_t from_version = 0;
-    std::vector<Bytes> chunks;  // none: not kept any more
-    uint32_t checksum = 0;      // of from + 1
-    size_t bytes = 0;           // of the chunks
+    std::vector<Bytes> chunks;      // none: not kept any more
+    std::vector<float> statistics;  // of from + 1
+    uint32_t checksum = 0;          // of from + 1
+    size_t bytes = 0;               // of chunks and statistics
   };
   struct KeyFrame {
     uint64_t publication = 0;
@@ -228,6 +229,7 @@ class ServerCore {
 
   // server_recording.cpp: what outlives this server.
   void note_move(const ModelMove& move);
+  double pool_statistics(std::span<Member* const> contributors);
   void note_applied(std::span<Member* const> contributors, float divisor, float keep,
                     bool by_rule = false);
   Status redo(const ModelMove& move);
@@ -265,7 +267,8 @@ class ServerCore {
   double rows_full_ = 0;  // training rows that weigh 1 in this epoch; 0: no member yet
   std::vector<float> master_;
   std::vector<float> published_;
-  std::vector<float> sum_;                 // of updates; or the model that is published next
+  std::vector<float> sum_;  // of updates; or the model that is published next
+  StatisticsPool statistics_;
   std::vector<WeightedPayload> payloads_;  // of updates that are applied now, chunk by chunk
   uint32_t checksum_ = 0;
   std::deque<Delta> deltas_;

@@ -29,10 +29,10 @@ Refused of_another_life(uint64_t sequence) {
           "say hello again"};
 }
 
-uint32_t checksum_of(const std::vector<Bytes>& chunks) {
+uint32_t checksum_of(const std::vector<Bytes>& chunks, std::span<const float> statistics) {
   uint32_t checksum = 0;
   for (const Bytes& chunk : chunks) checksum = crc32c(chunk, checksum);
-  return checksum;
+  return crc32c(std::as_bytes(statistics), checksum);
 }
 
 }  // namespace
@@ -156,6 +156,13 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
     refuse(member, token, std::move(*refused));
     return false;
   }
+  Statistics statistics{exchange.statistic_rows, exchange.statistics};
+  const uint64_t rows_max = uint64_t{exchange.steps} * options_.run.training.batch;
+  if (const Status status = statistics_.check(statistics, rows_max); !status.ok()) {
+    refuse(member, token,
+           {exchange.sequence, RefusalClass::kContent, status.message(), "the update is dropped"});
+    return false;
+  }
   HeldUpdate update;
   update.sequence = exchange.sequence;
   update.base_publication = exchange.base_publication;
@@ -169,7 +176,8 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
                       exchange.chunk_count == layout().chunk_count();
     for (uint32_t i = 0; i < layout().chunk_count(); ++i)
       if (!same || staging.chunks[i].empty()) missing.chunks.push_back(i);
-    if (missing.chunks.empty() && checksum_of(staging.chunks) != staging.checksum) {
+    if (missing.chunks.empty() &&
+        checksum_of(staging.chunks, exchange.statistics) != staging.checksum) {
       staging = {};
       for (uint32_t i = 0; i < layout().chunk_count(); ++i) missing.chunks.push_back(i);
     }
@@ -177,6 +185,7 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
       reply(token, std::move(missing), member.session);
       return false;
     }
+    update.statistics = std::move(statistics);
     update.chunks = std::move(staging.chunks);
     for (uint32_t i = 0; i < update.chunks.size(); ++i) {
       Result<PayloadView> view = verify_payload(layout(), i, update.chunks[i]);
@@ -189,6 +198,7 @@ bool ServerCore::commit(Member& member, RequestToken token, const Exchange& exch
     // It is settled like any other, and moves nothing.
     update.chunks.clear();
     update.views.clear();
+    update.statistics = {};
   }
 
   if (member.last_exchange != 0) {

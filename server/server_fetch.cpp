@@ -28,6 +28,7 @@ void ServerCore::keep_delta(Delta delta) {
     Delta& oldest = deltas_[bare_deltas_++];
     delta_bytes_ -= oldest.bytes;
     oldest.chunks = {};
+    oldest.statistics = {};
   }
   if (deltas_.size() <= kDeltasKeptMax) return;
   if (bare_deltas_ > 0)
@@ -66,7 +67,10 @@ void ServerCore::on_fetch(Member& member, RequestToken token, const Fetch& fetch
   answer.chunk_count = layout().chunk_count();
   answer.checksum = delta.checksum;
   answer.payload = delta.chunks[fetch.chunk];
-  if (fetch.chunk + 1 == layout().chunk_count()) member.fetched_publication = answer.publication;
+  if (fetch.chunk + 1 == layout().chunk_count()) {
+    member.fetched_publication = answer.publication;
+    answer.statistics = delta.statistics;
+  }
   member.fetched_bytes += answer.payload.size();
   ++member.fetches;
   reply(token, std::move(answer), member.session);

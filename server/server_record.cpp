@@ -1,5 +1,6 @@
 #include "server/server_record.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/base/limits.h"
@@ -27,6 +28,23 @@ Result<uint32_t> get_count(ByteReader* in, uint32_t count_max, const char* what)
   return count;
 }
 
+void put_statistics(ByteWriter* out, const Statistics& statistics) {
+  out->put(statistics.rows);
+  put_block(out, std::as_bytes(std::span(statistics.values)));
+}
+
+// As they were; whoever takes them checks them against the model.
+Result<Statistics> get_statistics(ByteReader* in) {
+  Statistics statistics;
+  PACELINE_ASSIGN(statistics.rows, in->get<uint64_t>());
+  PACELINE_ASSIGN(const ByteSpan raw, get_block(in, kStatisticElementsMax * sizeof(float)));
+  if (raw.size() % sizeof(float) != 0)
+    return fail(Code::kCorrupt, "%zu bytes of statistics", raw.size());
+  statistics.values.resize(raw.size() / sizeof(float));
+  std::ranges::copy(raw, std::as_writable_bytes(std::span(statistics.values)).begin());
+  return statistics;
+}
+
 void put_granted_update(ByteWriter* out, const Member& member) {
   const HeldUpdate& held = *member.held;
   out->put(held.sequence);
@@ -35,6 +53,7 @@ void put_granted_update(ByteWriter* out, const Member& member) {
   out->put(member.weight);
   out->put(static_cast<uint32_t>(held.chunks.size()));
   for (const Bytes& chunk : held.chunks) put_block(out, chunk);
+  put_statistics(out, held.statistics);
 }
 
 Status get_granted_update(ByteReader* in, const ParameterLayout& layout, Member* member) {
@@ -54,6 +73,8 @@ Status get_granted_update(ByteReader* in, const ParameterLayout& layout, Member*
     PACELINE_ASSIGN(const PayloadView view, verify_payload(layout, i, held.chunks.back()));
     held.views.push_back(view);
   }
+  PACELINE_ASSIGN(held.statistics, get_statistics(in));
+  PACELINE_TRY(StatisticsPool(layout).check(held.statistics, UINT64_MAX));
   member->weight = weight;
   member->held = std::move(held);
   return {};
@@ -73,6 +94,7 @@ Result<RecordedUpdate> get_update(ByteReader* in) {
     PACELINE_ASSIGN(const ByteSpan chunk, get_block(in, kChunkBytesMax));
     update.chunks.push_back(chunk);
   }
+  PACELINE_ASSIGN(update.statistics, get_statistics(in));
   return update;
 }
 
@@ -89,6 +111,8 @@ Result<ModelMove> get_move(ByteReader* in) {
   PACELINE_ASSIGN(const uint8_t codec, in->get<uint8_t>());
   PACELINE_ASSIGN(move.codec, codec_by_wire_id(codec));
   PACELINE_ASSIGN(move.checksum, in->get<uint32_t>());
+  PACELINE_ASSIGN(move.remembered_rows, in->get<double>());
+  if (!(move.remembered_rows >= 0)) return fail(Code::kCorrupt, "rows that are remembered");
   PACELINE_ASSIGN(move.master, get_block(in, kModelElementsMax * sizeof(float)));
   PACELINE_ASSIGN(const uint32_t count, get_count(in, kWorkersMax, "updates"));
   for (uint32_t i = 0; i < count; ++i) {
@@ -151,6 +175,7 @@ void put_move(ByteWriter* out, const ModelMove& move) {
   out->put(move.keep);
   out->put(static_cast<uint8_t>(move.codec));
   out->put(move.checksum);
+  out->put(move.remembered_rows);
   put_block(out, move.master);
   out->put(static_cast<uint32_t>(move.updates.size()));
   for (const RecordedUpdate& update : move.updates) {
@@ -161,6 +186,7 @@ void put_move(ByteWriter* out, const ModelMove& move) {
     out->put(update.bytes);
     out->put(static_cast<uint32_t>(update.chunks.size()));
     for (const ByteSpan chunk : update.chunks) put_block(out, chunk);
+    put_statistics(out, update.statistics);
   }
 }
 

@@ -27,6 +27,7 @@ struct RecordedUpdate {
   float weight = 0;
   uint64_t bytes = 0;            // of its payloads
   std::vector<ByteSpan> chunks;  // none: the step was not finite, or the master is recorded instead
+  Statistics statistics;         // none: the model has none, or they were left out
 };
 
 struct ModelMove {
@@ -43,6 +44,7 @@ struct ModelMove {
   ByteSpan master;  // afterwards; empty: it follows from the payloads
   CodecId codec = CodecId::kRaw32;
   uint32_t checksum = 0;
+  double remembered_rows = 0;  // what the statistics of before weigh at most
 };
 
 struct RecordedMember {

@@ -13,6 +13,7 @@ namespace {
 
 // A record with more payloads holds the model instead, whatever is wanted.
 constexpr size_t kRecordedPayloadBytesMax = size_t{256} << 20;
+constexpr double kClosesRemembered = 9;  // beside the newest one
 
 }  // namespace
 
@@ -23,19 +24,40 @@ void ServerCore::note_move(const ModelMove& move) {
   ++move_count_;
 }
 
-// After the master has moved, while the updates are still held. `by_rule`: another one than the
-// weighted mean, which alone is carried out again.
+// A close's contributors by Chan's rule, in order; what was there before weighs at most as much as
+// the fleet's last closes did. Returns that bound.
+double ServerCore::pool_statistics(std::span<Member* const> contributors) {
+  if (!statistics_.used()) return 0;
+  double rows = 0, senders = 0;
+  for (const Member* member : contributors) {
+    rows += static_cast<double>(member->held->statistics.rows);
+    senders += member->held->statistics.rows > 0 ? 1 : 0;
+  }
+  if (senders == 0) return 0;
+  const auto members = static_cast<double>(
+      std::ranges::count_if(members_, [](const Member& member) { return member.counted; }));
+  const double remembered = kClosesRemembered * rows * std::max(1.0, members / senders);
+  statistics_.weigh_at_most(remembered);
+  for (const Member* member : contributors) statistics_.add(member->held->statistics);
+  return remembered;
+}
+
+// After the master has moved, while the updates are still held; their statistics move here.
+// `by_rule`: another one than the weighted mean, which alone is carried out again.
 void ServerCore::note_applied(std::span<Member* const> contributors, float divisor, float keep,
                               bool by_rule) {
   must_record_ = true;
+  const double remembered_rows = pool_statistics(contributors);
   if (options_.recording == Recording::kOff) return;
   ModelMove move;
+  move.remembered_rows = remembered_rows;
   move.divisor = divisor;
   move.keep = keep;
   size_t bytes = 0;
   for (const Member* member : contributors) {
     RecordedUpdate update{
-        member->id, member->held->sequence, member->held->steps, weight_of(*member), 0, {}};
+        member->id, member->held->sequence,  member->held->steps, weight_of(*member), 0,
+        {},         member->held->statistics};
     for (const Bytes& chunk : member->held->chunks) {
       update.chunks.emplace_back(chunk);
       update.bytes += chunk.size();
@@ -124,6 +146,13 @@ Status ServerCore::redo_apply(const ModelMove& move) {
     move_master(move.divisor, move.keep);
     payloads_.clear();
   }
+  bool any = false;
+  for (const RecordedUpdate& update : move.updates) {
+    PACELINE_TRY(statistics_.check(update.statistics, UINT64_MAX));
+    any = any || update.statistics.rows > 0;
+  }
+  if (any) statistics_.weigh_at_most(move.remembered_rows);
+  for (const RecordedUpdate& update : move.updates) statistics_.add(update.statistics);
   ++version_;
   applied_since_publication_ += move.updates.size();
   return {};

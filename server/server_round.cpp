@@ -187,6 +187,7 @@ float ServerCore::apply_by_rule(std::span<Member* const> contributors, float kee
   for (const size_t place : aggregator_.left_out()) {
     Member& member = *senders[place];
     ++member.left_out;
+    member.held->statistics = {};
     if (const std::optional<std::string> more = member.lines.pass(member.last_seen))
       log_info("worker %s: update %llu is unlike the others' and is left out (%llu of %llu)%s",
                member.name.c_str(), static_cast<unsigned long long>(member.held->sequence),
@@ -381,11 +382,15 @@ void ServerCore::end_publication(CodecId codec, const Status& encoded) {
     note_move({.kind = ModelMove::Kind::kDrop, .updates = {}, .master = {}});
     return;
   }
+  // Whatever a codec made of them, and the factor on all parameters.
+  statistics_.publish(master_);
+  statistics_.publish(published_);
   Delta delta;
   delta.from = publication_;
   delta.from_version = published_version_;
   delta.chunks = encoded_.chunks;
-  delta.bytes = encoded_.bytes();
+  delta.statistics = published_statistics(layout(), published_);
+  delta.bytes = encoded_.bytes() + delta.statistics.size() * sizeof(float);
   ++publication_;
   published_version_ = version_;
   applied_since_publication_ = 0;

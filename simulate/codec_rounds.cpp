@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "runtime/base/check.h"
+#include "runtime/train/statistics.h"
 
 namespace paceline {
 
@@ -40,6 +41,8 @@ class Rounds {
   static Result<Rounds> make(const RoundsTask& task, const RoundsOptions& options) {
     Rounds rounds(task, options);
     PACELINE_ASSIGN(rounds.spec_, parse_run(task.run));
+    if (statistic_count(rounds.spec_.model.layout) > 0)
+      return fail(Code::kUnsupported, "codecs are compared without batch_norm: take group_norm");
     PACELINE_ASSIGN(rounds.evaluator_, make_trainer(rounds.spec_.model, kEvaluationBatch, "auto"));
     const size_t count = rounds.count();
     for (size_t i = 0; i < task.boards.size(); ++i) {

@@ -50,8 +50,11 @@ inline constexpr uint32_t kEvaluationsPerExchangeMax = 8;
 inline constexpr size_t kDeltaBytesKeptMax = 64ull * 1024 * 1024;
 inline constexpr uint32_t kDeltasKeptMax = 4096;
 
+// Means and variances of a model: with a whole chunk they fit into one message.
+inline constexpr uint32_t kStatisticElementsMax = 14 * 1024;
+
 static_assert(kChunkElementsMax % kBlockElements == 0);
 static_assert(kChunkElementsMax * sizeof(float) + 4096 <= kChunkBytesMax);
-static_assert(kChunkBytesMax < kMessageBytesMax);
+static_assert(kChunkBytesMax + kStatisticElementsMax * sizeof(float) + 4096 <= kMessageBytesMax);
 
 }  // namespace paceline

@@ -20,6 +20,9 @@ namespace paceline {
 enum class TensorClass : uint8_t {
   kWeight,
   kBias,
+  // What batch normalisation has seen, not what is learnt: its update is zero, and it travels
+  // beside updates and deltas (train/statistics.h).
+  kStatistic,
 };
 
 struct TensorSpec {

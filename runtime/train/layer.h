@@ -31,6 +31,10 @@ struct ForwardPass {
   std::span<const float> input;  // [batch][input features]
   std::span<float> output;       // [batch][output features]; the input's memory if `in_place`
   std::span<float> scratch;      // scratch_floats() or work_floats() of them, 64-byte aligned
+  // Of a layer with statistics, [2][channels]: means and variances as published; and where the
+  // batch's own go, which is normalised by them. That one is empty where nothing is learnt.
+  std::span<const float> statistics;
+  std::span<float> batch_statistics;
   // Of a join: the features of a row in its inputs before this one.
   size_t features_before = 0;
   // The layer's key for this batch's random numbers; none where nothing is learnt.
@@ -48,7 +52,8 @@ struct BackwardPass {
   std::span<float> weight_gradient;  // overwritten
   std::span<float> bias_gradient;    // overwritten
   std::span<float> scratch;
-  uint64_t noise = 0;  // of the forward pass
+  uint64_t noise = 0;                       // of the forward pass
+  std::span<const float> batch_statistics;  // of the forward pass
   size_t features_before = 0;
 };
 
@@ -70,6 +75,8 @@ struct LayerFraction {
   float largest;
 };
 
+inline constexpr size_t kJoinedMax = 64;  // inputs of one layer
+
 struct LayerType {
   std::string_view name;
   std::span<const LayerKey> keys = {};
@@ -78,16 +85,19 @@ struct LayerType {
   bool in_place = false;
   bool backward_reads_input = false;
   bool backward_reads_output = false;
-  // Takes two inputs or more (LayerSpec::joined): `forward` and `backward` are called for each, in
-  // order. Has no parameters.
+  // Takes two to kJoinedMax inputs (LayerSpec::joined): `forward` and `backward` are called for
+  // each, in order. Has no parameters.
   bool joins = false;
 
   // Fills in defaults and output_shape from input_shape. Errors: kInvalidArgument with the reason
   // and what to change, without the layer's name.
   Status (*infer)(LayerSpec& spec) = nullptr;
   // Null for a type without parameters. Otherwise appends two: <name>.weight (or .scale) and
-  // <name>.bias. Those of class kWeight start at random, others at zero.
+  // <name>.bias; and where the type has statistics <name>.statistics. Those of class kWeight start
+  // at random, statistics at mean 0 and variance 1, others at zero.
   void (*append_tensors)(const LayerSpec& spec, std::vector<TensorSpec>& tensors) = nullptr;
+  bool has_statistics = false;
+  size_t tensor_count() const { return append_tensors ? (has_statistics ? 3 : 2) : 0; }
   // Scratch memory of `forward` and `backward`, whatever the batch; null: none.
   uint64_t (*work_floats)(const LayerSpec& spec) = nullptr;
   // Null, and backward too, for a type that only names its features anew: the trainer skips it.

@@ -11,12 +11,12 @@
 #include "runtime/base/nearest.h"
 #include "runtime/base/random.h"
 #include "runtime/train/layer.h"
+#include "runtime/train/statistics.h"
 
 namespace paceline {
 namespace {
 
 constexpr size_t kLayersMax = 256;
-constexpr size_t kJoinedMax = 64;  // inputs of one layer
 // Activations of one row in one layer: 64 MiB as float32, far above any image of a board's camera.
 constexpr uint32_t kFeaturesMax = 16 * 1024 * 1024;
 // Room for ".weight" in a tensor's name.
@@ -317,6 +317,9 @@ Result<ModelSpec> parse_model(std::string_view text) {
   auto layout = ParameterLayout::make(std::move(tensors));
   if (!layout) return fail_at(*model, layout.error().message());
   spec.layout = std::move(*layout);
+  if (const size_t count = statistic_count(spec.layout); count > kStatisticElementsMax)
+    return fail_at(*model, format_text("batch_norm over %zu channels, at most %u", count / 2,
+                                       kStatisticElementsMax / 2));
   return spec;
 }
 
@@ -327,12 +330,14 @@ void init_parameters(const ModelSpec& spec, uint64_t seed, std::span<float> para
   uint64_t stream = 0;
   for (const TensorSpec& tensor : spec.layout.tensors()) {
     Random random(seed, stream++);
+    const auto values =
+        parameters.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.count));
+    if (tensor.tensor_class == TensorClass::kStatistic)
+      std::ranges::fill(values.subspan(values.size() / 2), 1.0f);
     if (tensor.tensor_class != TensorClass::kWeight) continue;
     const uint64_t inputs = tensor.count / tensor.shape[0];
     const float limit = std::sqrt(6.0f / static_cast<float>(inputs));
-    for (float& value :
-         parameters.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.count)))
-      value = limit * random.symmetric();
+    for (float& value : values) value = limit * random.symmetric();
   }
 }
 

@@ -65,9 +65,10 @@ Stage Planner::stage_of(const LayerSpec& layer, size_t* tensor) const {
   PACELINE_CHECK(stage.type != nullptr);
   stage.output_features = static_cast<size_t>(feature_count(layer.output_shape));
   if (stage.type->append_tensors) {
-    PACELINE_CHECK(*tensor + 2 <= spec_.layout.tensors().size());
+    PACELINE_CHECK(*tensor + stage.type->tensor_count() <= spec_.layout.tensors().size());
     stage.weight = &spec_.layout.tensors()[(*tensor)++];
     stage.bias = &spec_.layout.tensors()[(*tensor)++];
+    if (stage.type->has_statistics) stage.statistics = &spec_.layout.tensors()[(*tensor)++];
     stage.learns = layer.frozen != Frozen::kAll;
   }
   if (kernels_ && stage.type->scratch_floats)

@@ -32,6 +32,7 @@ struct Stage {
   uint64_t index = 0;
   const TensorSpec* weight = nullptr;
   const TensorSpec* bias = nullptr;
+  const TensorSpec* statistics = nullptr;
   std::vector<StageSource> sources;
   size_t output_features = 0;
   bool learns = false;  // it or a stage that it reads has parameters to learn: it runs backward

@@ -3,22 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/train/loops.h"
+
 namespace paceline {
 namespace {
-
-// The sum of value(i) in 16 lanes, element i in lane i % 16, folded in halves.
-template <class Value>
-float lane_total(size_t count, Value value) {
-  constexpr size_t kLanes = 16;
-  float sums[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += value(i + lane);
-  for (; i < count; ++i) sums[i % kLanes] += value(i);
-  for (size_t half = kLanes / 2; half > 0; half /= 2)
-    for (size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  return sums[0];
-}
 
 struct Moments {
   float mean = 0;

@@ -84,9 +84,9 @@ class NetTrainer final : public Trainer {
   void judge(size_t batch, const Targets& targets, const LossOptions& loss);
   void count_numbers(size_t batch, EvaluationCounts* counts) const;
   void count_classes(size_t batch, std::span<const int32_t> labels, EvaluationCounts* counts) const;
-  // `noise` is the batch's key; none to evaluate.
+  // To evaluate `noise`, the batch's key, is none and `gradient`, for its statistics, empty.
   void run_forward(std::span<const float> parameters, std::span<const float> features, size_t batch,
-                   std::optional<uint64_t> noise = {});
+                   std::optional<uint64_t> noise = {}, std::span<float> gradient = {});
   void run_backward(std::span<const float> parameters, std::span<const float> features,
                     size_t batch, uint64_t noise, std::span<float> gradient);
   void clear_touched(std::span<const float> features, std::span<float> gradient);
@@ -166,13 +166,16 @@ Result<size_t> NetTrainer::check_batch(std::span<const float> parameters,
 }
 
 void NetTrainer::run_forward(std::span<const float> parameters, std::span<const float> features,
-                             size_t batch, std::optional<uint64_t> noise) {
+                             size_t batch, std::optional<uint64_t> noise,
+                             std::span<float> gradient) {
   for (const Stage& stage : plan_.stages) {
     ForwardPass pass;
     if (noise) pass.noise = noise_of(stage, *noise);
     pass.batch = batch;
     pass.weight = tensor_of(parameters, stage.weight);
     pass.bias = tensor_of(parameters, stage.bias);
+    pass.statistics = tensor_of(parameters, stage.statistics);
+    if (!gradient.empty()) pass.batch_statistics = tensor_of(gradient, stage.statistics);
     pass.output = buffer(stage.output, batch * stage.output_features);
     pass.scratch = buffer(stage.forward_scratch, stage.scratch_floats);
     for (const StageSource& source : stage.sources) {
@@ -200,6 +203,7 @@ void NetTrainer::run_backward(std::span<const float> parameters, std::span<const
     pass.output_gradient = buffer(stage.output_gradient, batch * stage.output_features);
     pass.weight_gradient = tensor_of(gradient, stage.weight);
     pass.bias_gradient = tensor_of(gradient, stage.bias);
+    pass.batch_statistics = tensor_of(gradient, stage.statistics);
     pass.scratch = buffer(stage.backward_scratch, stage.scratch_floats);
     for (const StageSource& source : stage.sources) {
       pass.input = value_of(source, features, batch);
@@ -276,7 +280,7 @@ Result<float> NetTrainer::gradient(std::span<const float> parameters,
   PACELINE_CHECK(gradient.size() == spec_.layout.element_count());
   const uint64_t noise = noise_.next();
   clear_touched(features, gradient);
-  run_forward(parameters, features, batch, noise);
+  run_forward(parameters, features, batch, noise, gradient);
   judge(batch, targets, loss_);
   double sum = 0.0;
   for (float loss : buffer(plan_.losses, batch)) sum += static_cast<double>(loss);

@@ -59,10 +59,11 @@ class Trainer {
   //   targets    of 1 to batch_max() rows: labels < class_count, or output_count numbers a row
   //   where
   //              the model has no classes (checked: kInvalidArgument)
-  //   gradient   [layout.element_count()], overwritten; pads +0. Where rows are sparse only what
-  //              this call touches is written, and what the last one touched becomes +0: hand in
-  //              the same memory each time, at first +0. Elsewhere it is left as it is, and is not
-  //              even read
+  //   gradient   [layout.element_count()], overwritten; pads +0. In the place of tensors of class
+  //              kStatistic, which have none, it tells the batch's own statistics. Where rows are
+  //              sparse only what this call touches is written, and what the last one touched
+  //              becomes +0: hand in the same memory each time, at first +0. Elsewhere it is left
+  //              as it is, and is not even read
   // Returns the mean loss. A non-finite loss or gradient is a result like any other.
   virtual Result<float> gradient(std::span<const float> parameters, std::span<const float> features,
                                  const Targets& targets, std::span<float> gradient) = 0;

@@ -6,6 +6,7 @@
 #include "runtime/base/config.h"
 #include "runtime/base/nearest.h"
 #include "runtime/train/layer.h"
+#include "runtime/train/statistics.h"
 
 namespace paceline {
 namespace {
@@ -110,6 +111,13 @@ Status read_loss(ConfigSection& section, const ModelSpec& model, LossOptions* lo
   return {};
 }
 
+// Of one row everything is its own mean.
+Status check_batch(ConfigSection& section, const RunSpec& run) {
+  if (run.training.batch > 1 || statistic_count(run.model.layout) == 0) return {};
+  return fail(Code::kInvalidArgument, "%s: batch_norm needs batches of two rows at least",
+              section.place_of("batch").c_str());
+}
+
 // The server multiplies every parameter by `keep`.
 Status check_keep(ConfigSection& section, const RunSpec& run) {
   for (const LayerSpec& layer : run.model.layers)
@@ -153,6 +161,7 @@ Result<RunSpec> parse_run(std::string_view toml) {
   PACELINE_TRY(section.finish());
   PACELINE_TRY(check_keep(section, run));
   PACELINE_TRY(check_sparse(section, run));
+  PACELINE_TRY(check_batch(section, run));
   return run;
 }
 
@@ -160,7 +169,7 @@ Optimizer make_optimizer(const RunSpec& run) {
   std::vector<ElementRange> weights;
   std::vector<Frozen> frozen;  // of each tensor
   for (const LayerSpec& layer : run.model.layers)
-    if (find_layer_type(layer.type)->append_tensors) frozen.insert(frozen.end(), 2, layer.frozen);
+    frozen.insert(frozen.end(), find_layer_type(layer.type)->tensor_count(), layer.frozen);
   const std::span<const TensorSpec> tensors = run.model.layout.tensors();
   PACELINE_CHECK(frozen.size() == tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)

@@ -57,6 +57,7 @@ Status check(const Got& got) { return at_most("Got.chunk", got.chunk, kModelChun
 
 Status check(const Exchange& exchange) {
   PACELINE_TRY(at_most("Exchange.chunk_count", exchange.chunk_count, kModelChunksMax));
+  PACELINE_TRY(size_at_most("Exchange.statistics", exchange.statistics, kStatisticElementsMax));
   return size_at_most("Exchange.evaluations", exchange.evaluations, kEvaluationsPerExchangeMax);
 }
 
@@ -85,6 +86,7 @@ Status check(const Fetch& fetch) {
 Status check(const Fetched& fetched) {
   PACELINE_TRY(at_most("Fetched.chunk", fetched.chunk, kModelChunksMax - 1));
   PACELINE_TRY(at_most("Fetched.chunk_count", fetched.chunk_count, kModelChunksMax));
+  PACELINE_TRY(size_at_most("Fetched.statistics", fetched.statistics, kStatisticElementsMax));
   return size_at_most("Fetched.payload", fetched.payload, kChunkBytesMax);
 }
 

@@ -147,6 +147,9 @@ struct Exchange {
   float update_norm = 0;
   float coded_norm = 0;
   float residual_norm = 0;
+  // What batch normalisation has seen since the last cut: means and M2s (train/statistics.h).
+  uint64_t statistic_rows = 0;
+  std::vector<float> statistics;
   bool operator==(const Exchange&) const = default;
 };
 struct Granted {
@@ -197,6 +200,8 @@ struct Fetched {
   uint32_t chunk_count = 0;
   uint32_t checksum = 0;  // of `publication` when complete
   Bytes payload;          // codec payload; key frames: RAW32
+  // With a delta's last chunk: the means and variances of `publication`, exactly.
+  std::vector<float> statistics;
   bool operator==(const Fetched&) const = default;
 };
 

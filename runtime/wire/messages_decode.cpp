@@ -31,6 +31,13 @@ Bytes bytes(const flatbuffers::Vector<uint8_t>* field) {
   return Bytes(begin, begin + field->size());
 }
 
+std::vector<float> floats(const flatbuffers::Vector<uint32_t>* bits) {
+  std::vector<float> values;
+  if (bits)
+    for (const uint32_t value : *bits) values.push_back(std::bit_cast<float>(value));
+  return values;
+}
+
 Result<Directive> read(const wire::Directive* t) {
   if (!t) return fail(Code::kCorrupt, "directive is missing");
   return Directive{.tau = t->tau(),
@@ -121,7 +128,9 @@ Result<Message> read(const wire::Exchange& t) {
                     .fetch_us = t.fetch_us(),
                     .update_norm = std::bit_cast<float>(t.update_norm_bits()),
                     .coded_norm = std::bit_cast<float>(t.coded_norm_bits()),
-                    .residual_norm = std::bit_cast<float>(t.residual_norm_bits())};
+                    .residual_norm = std::bit_cast<float>(t.residual_norm_bits()),
+                    .statistic_rows = t.statistic_rows(),
+                    .statistics = floats(t.statistic_bits())};
   if (const auto* evaluations = t.evaluations())
     for (const wire::Evaluation* e : *evaluations)
       exchange.evaluations.push_back({.publication = e->publication(),
@@ -174,7 +183,8 @@ Result<Message> read(const wire::Fetched& t) {
                  .chunk = t.chunk(),
                  .chunk_count = t.chunk_count(),
                  .checksum = t.checksum(),
-                 .payload = bytes(t.payload())};
+                 .payload = bytes(t.payload()),
+                 .statistics = floats(t.statistic_bits())};
 }
 
 Result<Message> read(const wire::Heartbeat& t) {

@@ -19,6 +19,14 @@ Offset<flatbuffers::Vector<uint8_t>> add(Builder& builder, const Bytes& bytes) {
   return builder.CreateVector(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
+// Not there at all where there are none.
+Offset<flatbuffers::Vector<uint32_t>> add_bits(Builder& builder, const std::vector<float>& floats) {
+  if (floats.empty()) return 0;
+  std::vector<uint32_t> bits;
+  for (const float value : floats) bits.push_back(std::bit_cast<uint32_t>(value));
+  return builder.CreateVector(bits);
+}
+
 Offset<wire::Directive> add(Builder& builder, const Directive& m) {
   return wire::CreateDirective(builder, m.tau, m.steps_cap, m.codec_up, m.codec_down,
                                std::bit_cast<uint32_t>(m.rate), std::bit_cast<uint32_t>(m.keep),
@@ -67,12 +75,14 @@ Offset<wire::Exchange> add(Builder& builder, const Exchange& m) {
   for (const Evaluation& e : m.evaluations)
     evaluations.push_back(
         wire::CreateEvaluation(builder, e.publication, e.rows, e.correct, e.loss_fixed16));
+  const auto evaluation_list = builder.CreateVector(evaluations);
+  const auto statistics = add_bits(builder, m.statistics);
   return wire::CreateExchange(
       builder, m.incarnation, m.sequence, m.update_checksum, m.chunk_count, m.generation,
       m.base_publication, m.base_checksum, m.round, m.steps, m.clock, m.step_us, m.waited_us,
-      std::bit_cast<uint32_t>(m.training_loss), m.leaving, builder.CreateVector(evaluations),
-      m.push_us, m.fetch_us, std::bit_cast<uint32_t>(m.update_norm),
-      std::bit_cast<uint32_t>(m.coded_norm), std::bit_cast<uint32_t>(m.residual_norm));
+      std::bit_cast<uint32_t>(m.training_loss), m.leaving, evaluation_list, m.push_us, m.fetch_us,
+      std::bit_cast<uint32_t>(m.update_norm), std::bit_cast<uint32_t>(m.coded_norm),
+      std::bit_cast<uint32_t>(m.residual_norm), m.statistic_rows, statistics);
 }
 
 Offset<wire::Granted> add(Builder& builder, const Granted& m) {
@@ -100,8 +110,10 @@ Offset<wire::Fetch> add(Builder& builder, const Fetch& m) {
 }
 
 Offset<wire::Fetched> add(Builder& builder, const Fetched& m) {
+  const auto payload = add(builder, m.payload);
+  const auto statistics = add_bits(builder, m.statistics);
   return wire::CreateFetched(builder, m.generation, m.from, m.publication, m.key_frame, m.chunk,
-                             m.chunk_count, m.checksum, add(builder, m.payload));
+                             m.chunk_count, m.checksum, payload, statistics);
 }
 
 Offset<wire::Heartbeat> add(Builder& builder, const Heartbeat& m) {
@@ -135,7 +147,7 @@ size_t expected_bytes(const Message& message) {
   constexpr size_t kWithoutPayload = 512;
   if (const auto* push = std::get_if<Push>(&message)) return push->payload.size() + kWithoutPayload;
   if (const auto* fetched = std::get_if<Fetched>(&message))
-    return fetched->payload.size() + kWithoutPayload;
+    return fetched->payload.size() + fetched->statistics.size() * sizeof(float) + kWithoutPayload;
   return kWithoutPayload;
 }
 

@@ -282,6 +282,7 @@ class WorkerCore {
   std::vector<Bytes> incoming_chunks_;
 
   // The period since the last cut.
+  StatisticsPool seen_;        // of every batch
   uint32_t period_units_ = 0;  // steps, or micro-batches where tau = 1
   double period_loss_ = 0;
   bool ready_sent_ = false;

@@ -44,6 +44,7 @@ Status WorkerCore::adopt_run(const Welcome& welcome) {
   for (std::vector<float>* flat : {&published_, &local_, &base_, &residual_, &gradient_, &scratch_})
     flat->assign(elements, 0.0f);
   optimizer_.emplace(make_optimizer(run_.spec));
+  seen_ = StatisticsPool(run_.spec.model.layout);
   publication_ = 0;
   local_publication_ = 0;
   published_checksum_ = 0;
@@ -236,6 +237,8 @@ void WorkerCore::commit() {
   exchange.update_norm = measured_.update_norm;
   exchange.coded_norm = measured_.coded_norm;
   exchange.residual_norm = measured_.residual_norm;
+  exchange.statistic_rows = pending.statistics.rows;
+  exchange.statistics = pending.statistics.values;
   send(Lane::kExchange, std::move(exchange), exchange_timeout_us_);
 }
 
@@ -364,6 +367,10 @@ Status WorkerCore::take_chunk(const Fetched& fetched) {
   incoming_chunks_.push_back(fetched.payload);
   if (incoming_chunks_.size() < layout.chunk_count()) return {};
 
+  const size_t statistics = fetched.key_frame ? 0 : statistic_count(layout);
+  if (fetched.statistics.size() != statistics)
+    return fail(Code::kCorrupt, "%zu statistics, the model has %zu", fetched.statistics.size(),
+                statistics);
   // Complete: verify every payload before the first one is applied.
   std::vector<PayloadView> views;
   for (uint32_t i = 0; i < layout.chunk_count(); ++i) {
@@ -372,6 +379,7 @@ Status WorkerCore::take_chunk(const Fetched& fetched) {
   }
   const uint64_t seed = downlink_seed(seed_);
   for (const PayloadView& view : views) apply_delta(layout, view, seed, published_);
+  if (statistics > 0) set_published_statistics(layout, fetched.statistics, published_);
   const uint32_t checksum = model_checksum(published_);
   publication_ = 0;  // until it is known to be right
   if (checksum != incoming_.checksum)

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "runtime/base/check.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
 #include "runtime/worker/worker_core.h"
 
@@ -59,6 +60,8 @@ uint32_t WorkerCore::batch_rows() const {
 }
 
 uint32_t WorkerCore::micro_batches() const {
+  // What batch normalisation makes of a row depends on the whole batch.
+  if (seen_.used()) return 1;
   return accumulating() ? std::clamp(batch_rows() / kMicroRowsMin, 1u, kMicroBatchesMax) : 1;
 }
 
@@ -81,6 +84,7 @@ void WorkerCore::begin_period(TimeUs now) {
   base_ = local_;
   period_units_ = 0;
   period_loss_ = 0;
+  seen_.clear();
   ready_sent_ = false;
   cut_now_ = false;
   not_finite_ = false;
@@ -104,8 +108,10 @@ void WorkerCore::evaluate_unit(TimeUs now) {
 }
 
 void WorkerCore::train_unit(TimeUs now) {
-  Result<float> loss = run_.trainer->gradient(local_, next_rows(), gradient_);
+  const uint32_t rows = next_rows();
+  Result<float> loss = run_.trainer->gradient(local_, rows, gradient_);
   if (!loss) return fail_with(std::move(loss).error());
+  seen_.take_batch(rows, gradient_);
   if (!std::isfinite(*loss)) not_finite_ = true;
   period_loss_ += static_cast<double>(*loss);
   last_loss_ = *loss;
@@ -181,6 +187,9 @@ void WorkerCore::encode_pending(CodecId codec, std::span<float> update) {
                                             update, residual_, &pending.update);
   pending.has_update = status.ok();
   if (status.ok()) {
+    pending.statistics = seen_.statistics();
+    pending.update.checksum =
+        crc32c(std::as_bytes(std::span(pending.statistics.values)), pending.update.checksum);
     if (observer_ != nullptr) observer_->produced(update);
     const double update_norm = norm(update);
     remember(&update_norms_, update_norm / pending.steps);

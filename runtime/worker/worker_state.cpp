@@ -9,8 +9,9 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kMagic = 0x574C4350;  // "PCLW"; for ever
-constexpr uint32_t kVersion = 2;
-constexpr uint32_t kVersionWithoutSquares = 1;  // still read
+constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersionWithoutStatistics = 2;  // still read
+constexpr uint32_t kVersionWithoutSquares = 1;     // likewise
 
 void put_norms(const std::deque<double>& norms, ByteWriter* out) {
   out->put(static_cast<uint32_t>(norms.size()));
@@ -69,9 +70,21 @@ void put_pending(const PendingUpdate& pending, ByteWriter* out) {
     out->put(static_cast<uint32_t>(chunk.size()));
     out->put_bytes(chunk);
   }
+  out->put(pending.statistics.rows);
+  out->put(static_cast<uint32_t>(pending.statistics.values.size()));
+  out->put_bytes(std::as_bytes(std::span(pending.statistics.values)));
 }
 
-Result<PendingUpdate> get_pending(ByteReader* in) {
+Result<Statistics> get_statistics(ByteReader* in) {
+  Statistics statistics;
+  PACELINE_ASSIGN(statistics.rows, in->get<uint64_t>());
+  PACELINE_ASSIGN(const uint32_t count, in->get<uint32_t>());
+  if (count > kStatisticElementsMax) return fail(Code::kCorrupt, "%u statistics", count);
+  PACELINE_ASSIGN(statistics.values, get_flat(count, in));
+  return statistics;
+}
+
+Result<PendingUpdate> get_pending(uint32_t version, ByteReader* in) {
   PendingUpdate pending;
   PACELINE_ASSIGN(pending.sequence, in->get<uint64_t>());
   PACELINE_ASSIGN(pending.base_publication, in->get<uint64_t>());
@@ -95,6 +108,9 @@ Result<PendingUpdate> get_pending(ByteReader* in) {
     if (length > kChunkBytesMax) return fail(Code::kCorrupt, "a chunk of %u bytes", length);
     PACELINE_ASSIGN(const ByteSpan chunk, in->get_bytes(length));
     pending.update.chunks.emplace_back(chunk.begin(), chunk.end());
+  }
+  if (version > kVersionWithoutStatistics) {
+    PACELINE_ASSIGN(pending.statistics, get_statistics(in));
   }
   return pending;
 }
@@ -156,7 +172,7 @@ Result<WorkerState> decode_state(ByteSpan bytes) {
   PACELINE_ASSIGN(const uint8_t has_pending, in.get<uint8_t>());
   if (has_pending > 1) return fail(Code::kCorrupt, "whether an update is pending");
   if (has_pending == 1) {
-    PACELINE_ASSIGN(state.pending, get_pending(&in));
+    PACELINE_ASSIGN(state.pending, get_pending(version, &in));
     if (state.pending->sequence <= state.last_settled)
       return fail(Code::kCorrupt, "an update is pending and settled");
   }

@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/quant/codec.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/train/statistics.h"
 #include "runtime/wire/messages.h"
 
 namespace paceline {
@@ -36,7 +37,8 @@ struct PendingUpdate {
   uint32_t steps = 0;
   bool has_update = false;
   float training_loss = 0;
-  EncodedUpdate update;
+  EncodedUpdate update;  // its checksum goes on over the statistics
+  Statistics statistics;
   std::vector<Evaluation> evaluations;  // not saved: the fleet asks for newer ones
   TimeUs waited_us = 0;
   uint32_t next_chunk = 0;  // to push; not saved

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/base/checksum.h"
 #include "server/server_core.h"
 
 namespace paceline::test {
@@ -80,6 +81,7 @@ struct HandWorker {
   uint64_t sequence = 0;  // of the newest update
   uint64_t exchange_token = 0;
   Welcome welcome = {};
+  Statistics statistics = {};  // of every update
 
   Message say_hello() {
     const ModelSpec& model = desk->core().options().run.model;
@@ -111,10 +113,13 @@ struct HandWorker {
     PACELINE_CHECK(encode_update(layout, CodecId::kRaw32, {3, 1}, flat, residual, &encoded).ok());
     return encoded;
   }
+  uint32_t checksum_of(const EncodedUpdate& encoded) const {
+    return crc32c(std::as_bytes(std::span(statistics.values)), encoded.checksum);
+  }
   Push push_of(const EncodedUpdate& encoded, uint32_t chunk) const {
     return {incarnation,
             sequence,
-            encoded.checksum,
+            checksum_of(encoded),
             chunk,
             static_cast<uint32_t>(encoded.chunks.size()),
             encoded.chunks[chunk]};
@@ -125,7 +130,9 @@ struct HandWorker {
     Exchange exchange;
     exchange.incarnation = incarnation;
     exchange.sequence = sequence;
-    exchange.update_checksum = encoded.checksum;
+    exchange.update_checksum = checksum_of(encoded);
+    exchange.statistic_rows = statistics.rows;
+    exchange.statistics = statistics.values;
     exchange.chunk_count = static_cast<uint32_t>(encoded.chunks.size());
     exchange.generation = core.generation();
     exchange.base_publication = core.publication();

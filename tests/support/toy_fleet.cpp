@@ -14,11 +14,12 @@ constexpr uint32_t kClasses = 3;
 
 std::string toy_run_text(const ToyOptions& options) {
   return format_text(
-      "[model]\ninput = [%zu]\nclasses = %u\n"
+      "[model]\ninput = [%zu]\nclasses = %u\n%s"
       "[[layer]]\ntype = \"dense\"\nunits = %u\n[[layer]]\ntype = \"relu\"\n"
       "[[layer]]\ntype = \"dense\"\nunits = %u\n"
       "[training]\nbatch = %u\nrate = %.17g\nmomentum = %.17g\nseed = 5\n",
-      kFeatures, kClasses, options.hidden, kClasses, options.batch, options.rate, options.momentum);
+      kFeatures, kClasses, options.batch_norm ? "[[layer]]\ntype = \"batch_norm\"\n" : "",
+      options.hidden, kClasses, options.batch, options.rate, options.momentum);
 }
 
 std::shared_ptr<LocalData> toy_data(const ToyOptions& options, size_t index) {

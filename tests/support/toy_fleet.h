@@ -18,7 +18,8 @@ struct ToyOptions {
   double rate = 0.05;
   double momentum = 0.9;
   uint32_t hidden = 16;
-  bool skewed = false;  // worker i holds mostly class i % 3
+  bool batch_norm = false;  // first of all, over what rows hold
+  bool skewed = false;      // worker i holds mostly class i % 3
   std::string backend = "reference";
 };
 

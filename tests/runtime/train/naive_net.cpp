@@ -194,24 +194,62 @@ Values layer_outputs(const LayerSpec& layer, Values values, const double* weight
   return values;
 }
 
-Values row_outputs(const ModelSpec& spec, std::span<const double> parameters,
-                   std::span<const float> features) {
-  std::vector<Values> all = {Values(features.begin(), features.end())};
+// One row of a layer's inputs.
+Values joined_row(const LayerSpec& layer, const std::vector<std::vector<Values>>& all, size_t row) {
+  Values joined;
+  for (const uint32_t input : layer.inputs)
+    if (layer.type == "concat" || joined.empty())
+      joined.insert(joined.end(), all[input][row].begin(), all[input][row].end());
+    else
+      for (size_t i = 0; i < joined.size(); ++i) joined[i] += all[input][row][i];
+  return joined;
+}
+
+std::vector<Values> batch_norm(const LayerSpec& layer, std::vector<Values> rows,
+                               const double* scale, const double* bias) {
+  const size_t channels = layer.input_shape[0], plane = rows[0].size() / channels;
+  const auto count = static_cast<double>(rows.size() * plane);
+  for (size_t channel = 0; channel < channels; ++channel) {
+    const auto each = [&](auto take) {
+      for (Values& row : rows)
+        for (size_t i = channel * plane; i < (channel + 1) * plane; ++i) take(row[i]);
+    };
+    double mean = 0, variance = 0;
+    each([&](double x) { mean += x / count; });
+    each([&](double x) { variance += (x - mean) * (x - mean) / count; });
+    const double deviation = std::sqrt(variance + static_cast<double>(layer.epsilon));
+    each([&](double& x) { x = (x - mean) / deviation * (1.0 + scale[channel]) + bias[channel]; });
+  }
+  return rows;
+}
+
+// Of each row, while learning.
+std::vector<Values> batch_outputs(const ModelSpec& spec, std::span<const double> parameters,
+                                  std::span<const float> features) {
+  const size_t row_count = features.size() / row_floats(spec);
+  std::vector<std::vector<Values>> all(1);
+  for (size_t row = 0; row < row_count; ++row) {
+    const auto values = features.subspan(row * row_floats(spec), row_floats(spec));
+    all[0].emplace_back(values.begin(), values.end());
+  }
   size_t tensor = 0;
   for (const LayerSpec& layer : spec.layers) {
     const double *weight = nullptr, *bias = nullptr;
-    if (find_layer_type(layer.type)->append_tensors) {
-      weight = parameters.data() + spec.layout.tensors()[tensor++].offset;
-      bias = parameters.data() + spec.layout.tensors()[tensor++].offset;
+    const LayerType& type = *find_layer_type(layer.type);
+    if (type.append_tensors) {
+      weight = parameters.data() + spec.layout.tensors()[tensor].offset;
+      bias = parameters.data() + spec.layout.tensors()[tensor + 1].offset;
     }
-    Values joined;
-    for (const uint32_t input : layer.inputs)
-      if (layer.type == "concat" || joined.empty())
-        joined.insert(joined.end(), all[input].begin(), all[input].end());
-      else
-        for (size_t i = 0; i < joined.size(); ++i) joined[i] += all[input][i];
-    all.push_back(layer.joined.empty() ? layer_outputs(layer, std::move(joined), weight, bias)
-                                       : std::move(joined));
+    tensor += type.tensor_count();
+    std::vector<Values> rows;
+    for (size_t row = 0; row < row_count; ++row) {
+      Values joined = joined_row(layer, all, row);
+      const bool done = type.joins || type.has_statistics;
+      rows.push_back(done ? std::move(joined)
+                          : layer_outputs(layer, std::move(joined), weight, bias));
+    }
+    if (type.has_statistics) rows = batch_norm(layer, std::move(rows), weight, bias);
+    all.push_back(std::move(rows));
   }
   return all.back();
 }
@@ -241,16 +279,14 @@ double number_loss(const Values& values, std::span<const float> targets, const L
 double naive_loss(const ModelSpec& spec, std::span<const double> parameters,
                   std::span<const float> features, const Targets& targets,
                   const LossOptions& loss) {
-  const size_t rows = features.size() / row_floats(spec), width = spec.output_count;
+  const std::vector<Values> rows = batch_outputs(spec, parameters, features);
+  const size_t width = spec.output_count;
   double sum = 0.0;
-  for (size_t row = 0; row < rows; ++row) {
-    const Values values =
-        row_outputs(spec, parameters, features.subspan(row * row_floats(spec), row_floats(spec)));
+  for (size_t row = 0; row < rows.size(); ++row)
     sum += spec.class_count > 0
-               ? class_loss(values, targets.labels()[row])
-               : number_loss(values, targets.numbers().subspan(row * width, width), loss);
-  }
-  return sum / static_cast<double>(rows);
+               ? class_loss(rows[row], targets.labels()[row])
+               : number_loss(rows[row], targets.numbers().subspan(row * width, width), loss);
+  return sum / static_cast<double>(rows.size());
 }
 
 double naive_derivative(const ModelSpec& spec, std::span<const float> parameters, size_t index,

@@ -156,13 +156,16 @@ inline std::string random_graph(Random& random) {
   const std::string conv = "'conv1d'\nfilters = 3\nkernel = 3\npadding = 1\n";
   add(conv);
   for (size_t layers = 2 + below(9); layers > 0; --layers) {
-    static constexpr const char* kUnary[] = {"'tanh'\n", "'gelu'\n", "'sigmoid'\n",
+    static constexpr const char* kUnary[] = {"'tanh'\n",
+                                             "'gelu'\n",
+                                             "'sigmoid'\n",
                                              "'dropout'\nrate = 0.0\n",
-                                             "'group_norm'\ngroups = 1\n"};
-    const size_t kind = values.size() < 2 ? below(6) : below(9);
-    if (kind < 6) {
-      add((kind < 5 ? kUnary[kind] : conv) + ("input = " + take(below(values.size()))) + "\n");
-    } else if (kind < 8) {
+                                             "'group_norm'\ngroups = 1\n",
+                                             "'batch_norm'\n"};
+    const size_t kind = values.size() < 2 ? below(7) : below(10);
+    if (kind < 7) {
+      add((kind < 6 ? kUnary[kind] : conv) + ("input = " + take(below(values.size()))) + "\n");
+    } else if (kind < 9) {
       add("'add'\n" + some());
     } else {
       text += "[[layer]]\nname = 'c" + std::to_string(layers) + "'\ntype = 'concat'\n" + some();
@@ -217,6 +220,9 @@ inline std::vector<float> random_parameters(const ModelSpec& spec, Random& rando
     if (tensor.tensor_class == TensorClass::kBias)
       for (float& value : tensor_of(std::span(parameters), tensor))
         value = 0.3f * random.symmetric();
+    else if (tensor.tensor_class == TensorClass::kStatistic)
+      for (float& value : tensor_of(std::span(parameters), tensor))
+        value += 0.3f * random.symmetric();
   return parameters;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/base/checksum.h"
+#include "runtime/train/statistics.h"
 #include "tests/runtime/train/naive_net.h"
 #include "tests/runtime/train/nets.h"
 #include "tests/support/seed.h"
@@ -54,7 +55,7 @@ void check_derivatives(std::string_view toml, const LossOptions& options = {}, f
   CHECK(std::abs(static_cast<double>(*loss) -
                  test::naive_loss(spec, exact, batch.features, batch.targets(), options)) < 1e-6);
   for (const TensorSpec& tensor : spec.layout.tensors())
-    for (int sample = 0; sample < 12; ++sample) {
+    for (int sample = 0; sample < 12 && tensor.tensor_class != TensorClass::kStatistic; ++sample) {
       const auto index = static_cast<size_t>(tensor.offset + random.below(tensor.count));
       const double derivative =
           test::naive_derivative(spec, parameters, index, batch.features, batch.targets(), options);
@@ -74,6 +75,7 @@ double learnt_share(const std::string& layers) {
   init_parameters(spec, 3, parameters);
   auto trainer = *make_trainer(spec, 32, "reference");
   Optimizer optimizer({.kind = OptimizerKind::kAdam}, parameters.size());
+  StatisticsPool pool(spec.layout);
   Random random(3, 4);
   const auto draw = [&] {
     test::Batch batch = test::random_batch(spec, 32, random);
@@ -84,8 +86,11 @@ double learnt_share(const std::string& layers) {
   for (int step = 0; step < 200; ++step) {
     const test::Batch batch = draw();
     REQUIRE(trainer->gradient(parameters, batch.features, batch.labels, gradient).has_value());
+    pool.weigh_at_most(9 * 32);
+    pool.take_batch(32, gradient);
     optimizer.step(gradient, 0.02f, parameters);
   }
+  pool.publish(parameters);
   EvaluationCounts counts;
   for (int i = 0; i < 10; ++i) {
     const test::Batch batch = draw();
@@ -103,8 +108,8 @@ TEST_CASE("a net with any layer learns to tell two kinds of signals apart") {
   for (const char* layer :
        {"'conv1d'\nfilters = 6\nkernel = 3\ngroups = 6\ndilation = 2", "'relu'", "'leaky_relu'",
         "'tanh'", "'sigmoid'", "'gelu'", "'maxpool1d'\nkernel = 2", "'avgpool1d'\nkernel = 2",
-        "'group_norm'\ngroups = 3", "'layer_norm'", "'dropout'\nrate = 0.2", "'lstm'\nunits = 8",
-        "'gru'\nunits = 8", "'gru'\nunits = 6\nsequence = true", "'transpose'",
+        "'group_norm'\ngroups = 3", "'layer_norm'", "'batch_norm'", "'dropout'\nrate = 0.2",
+        "'lstm'\nunits = 8", "'gru'\nunits = 8", "'gru'\nunits = 6\nsequence = true", "'transpose'",
         "'conv1d'\nfilters = 6\nkernel = 3\npadding = 1\n[[layer]]\ntype = 'relu'\n[[layer]]\n"
         "type = 'add'\ninputs = ['conv1d1', 'relu1']",
         "'conv1d'\nfilters = 3\nkernel = 1\n[[layer]]\ntype = 'conv1d'\ninput = 'conv1d1'\n"

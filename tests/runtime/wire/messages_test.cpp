@@ -152,8 +152,14 @@ TEST_CASE("what passes a bound is refused by name") {
             .starts_with("Refused.refusal is 5"));
   CHECK(refusal(Missing{.chunks = std::vector<uint32_t>(kModelChunksMax + 1)})
             .starts_with("Missing.chunks has 513 entries"));
-  CHECK(refusal(Exchange{.evaluations = std::vector<Evaluation>(kEvaluationsPerExchangeMax + 1)})
+  CHECK(refusal(Exchange{.evaluations = std::vector<Evaluation>(kEvaluationsPerExchangeMax + 1),
+                         .statistics = {}})
             .starts_with("Exchange.evaluations has 9 entries"));
+  const std::vector<float> many(kStatisticElementsMax + 1);
+  CHECK(refusal(Exchange{.evaluations = {}, .statistics = many})
+            .starts_with("Exchange.statistics has 14337 entries"));
+  CHECK(refusal(Fetched{.payload = {}, .statistics = many})
+            .starts_with("Fetched.statistics has 14337 entries"));
   Granted granted;
   granted.directive.tau = kTauMax + 1;
   CHECK(refusal(granted).starts_with("directive.tau is 1025"));
@@ -198,25 +204,26 @@ TEST_CASE("golden: the bytes of a Hello and an Exchange never change") {
                                         .held_out_rows = 100,
                                         .feature_count = 9,
                                         .class_count = 4}};
-  const Envelope exchange{
-      .session = 0x0102030405060708,
-      .message = Exchange{
-          .incarnation = 3,
-          .sequence = 17,
-          .update_checksum = 0xcafe0001,
-          .chunk_count = 2,
-          .generation = 2,
-          .base_publication = 17,
-          .base_checksum = 0x12345678,
-          .round = 5,
-          .steps = 8,
-          .clock = 136,
-          .step_us = 40'000,
-          .waited_us = 1'500'000,
-          .training_loss = 0.75f,
-          .leaving = true,
-          .evaluations = {
-              {.publication = 17, .rows = 100, .correct = 91, .loss_fixed16 = 1'234'567}}}};
+  const Envelope exchange{.session = 0x0102030405060708,
+                          .message = Exchange{.incarnation = 3,
+                                              .sequence = 17,
+                                              .update_checksum = 0xcafe0001,
+                                              .chunk_count = 2,
+                                              .generation = 2,
+                                              .base_publication = 17,
+                                              .base_checksum = 0x12345678,
+                                              .round = 5,
+                                              .steps = 8,
+                                              .clock = 136,
+                                              .step_us = 40'000,
+                                              .waited_us = 1'500'000,
+                                              .training_loss = 0.75f,
+                                              .leaving = true,
+                                              .evaluations = {{.publication = 17,
+                                                               .rows = 100,
+                                                               .correct = 91,
+                                                               .loss_fixed16 = 1'234'567}},
+                                              .statistics = {}}};
   const std::string hello_bytes =
       "1400000050434c3100000a000c000000070008000a00000000000001240000002000540004002000"
       "08000c001000280030001400380000004000480018001c00200000005c0000000100000001000000"

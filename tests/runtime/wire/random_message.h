@@ -46,6 +46,11 @@ class RandomMessage {
     const auto value = std::bit_cast<float>(static_cast<uint32_t>(random_.next()));
     return value == value ? value : -0.0f;
   }
+  std::vector<float> reals() {
+    std::vector<float> values(flag() ? below(40) : 0);
+    std::generate(values.begin(), values.end(), [&] { return real(); });
+    return values;
+  }
   std::string text(size_t bytes_max) {
     std::string text(below(bytes_max + 1), ' ');
     std::generate(text.begin(), text.end(), [&] { return static_cast<char>(random_.next()); });
@@ -136,7 +141,9 @@ class RandomMessage {
          .fetch_us = u32(),
          .update_norm = real(),
          .coded_norm = real(),
-         .residual_norm = real()};
+         .residual_norm = real(),
+         .statistic_rows = u64(),
+         .statistics = reals()};
     for (Evaluation& evaluation : m.evaluations)
       evaluation = {.publication = u64(), .rows = u64(), .correct = u64(), .loss_fixed16 = u64()};
   }
@@ -177,7 +184,8 @@ class RandomMessage {
          .chunk = below(kModelChunksMax),
          .chunk_count = below(kModelChunksMax + 1),
          .checksum = u32(),
-         .payload = payload()};
+         .payload = payload(),
+         .statistics = reals()};
   }
   void fill(Heartbeat& m) {
     m = {.incarnation = u64(), .clock = u64(), .round = u64(), .step_us = u32(), .resting = flag()};

@@ -6,10 +6,10 @@ namespace {
 
 std::string run_text(const DeskSettings& settings) {
   return format_text(
-      "[model]\ninput = [%u]\nclasses = %u\n[[layer]]\ntype = \"dense\"\nunits = %u\n"
+      "[model]\ninput = [%u]\nclasses = %u\n%s[[layer]]\ntype = \"dense\"\nunits = %u\n"
       "[training]\nbatch = %u\nrate = %.17g\nmomentum = %.17g\nseed = 3\n",
-      settings.inputs, settings.units, settings.units, settings.batch, settings.rate,
-      settings.momentum);
+      settings.inputs, settings.units, settings.layers.c_str(), settings.units, settings.batch,
+      settings.rate, settings.momentum);
 }
 
 }  // namespace

@@ -77,6 +77,7 @@ struct DeskSettings {
   double momentum = 0.0;
   uint32_t inputs = 20;  // 20 x 3 weights and 3 biases: two blocks
   uint32_t units = 3;
+  std::string layers = {};  // in front of the weights
 };
 
 class WorkerDesk {

@@ -54,6 +54,36 @@ TEST_SUITE("worker/round") {
     }
   }
 
+  TEST_CASE("with batch_norm a mini-batch stays whole, and what it saw goes with the update") {
+    WorkerDesk desk({.batch = 128, .layers = "[[layer]]\ntype = 'batch_norm'\n"});
+    const TensorSpec& place = desk.layout().tensors()[2];
+    REQUIRE(place.tensor_class == TensorClass::kStatistic);
+    desk.connect(directive_of(1, CodecId::kS1r, true));
+    CHECK(desk.core().next_rows() == 128);
+    desk.work();
+    REQUIRE(desk.asked<Ready>(Lane::kReady) != nullptr);
+    desk.work();  // it goes on until the others are there
+    desk.reply(Lane::kReady, Close{desk.round});
+    const Exchange exchange = desk.take_update();
+    CHECK(exchange.steps == 2);
+    CHECK(exchange.statistic_rows == 256);
+    REQUIRE(exchange.statistics.size() == 40);
+    // The desk's trainer pulls statistics, too: what it leaves in their place is taken as a mean.
+    for (uint64_t i = 0; i < 20; ++i)
+      CHECK(std::fabs(static_cast<double>(exchange.statistics[static_cast<size_t>(i)]) +
+                      PullTrainer::mean_target(0, 256, place.offset + i)) < 1e-6);
+    const std::vector<float> update = desk.decoded();
+    for (uint64_t i = place.offset; i < place.offset + place.count; ++i)
+      CHECK(update[static_cast<size_t>(i)] == 0.0f);
+    const Bytes state = desk.core().save();
+    CHECK(encode_state(decode_state(state).value()) == state);
+    CHECK(decode_state(state)->pending->statistics.values == exchange.statistics);
+    desk.grant(directive_of(1, CodecId::kS1r, true));
+    desk.work();
+    desk.reply(Lane::kReady, Close{desk.round});
+    CHECK(desk.take_update().statistic_rows == 128);
+  }
+
   TEST_CASE("tau 3 is three steps, each from where the last one ended") {
     WorkerDesk desk({.batch = 32});
     desk.connect(directive_of(3));
