@@ -1,91 +1,23 @@
 #include "server/onnx/export.h"
 
 #include <algorithm>
-#include <set>
 
 #include "runtime/base/check.h"
 #include "runtime/base/json_text.h"
 #include "runtime/train/layer.h"
+#include "server/onnx/export_chain.h"
 
 namespace paceline {
 namespace {
 
 constexpr int64_t kOpset = 17;  // the first with LayerNormalization
 
-using Dims = std::vector<int64_t>;
-using Attributes = std::map<std::string, OnnxAttribute, std::less<>>;
-
 Dims dims_of(std::span<const uint32_t> shape) { return {shape.begin(), shape.end()}; }
-
-// A chain of nodes: each takes what the one before it gives.
-class Chain {
- public:
-  explicit Chain(OnnxModel* model) : model_(model) {}
-
-  void start(const std::string& name, Dims dims) {
-    value_ = name;
-    dims_ = std::move(dims);
-  }
-  // The layer whose nodes follow; its parameters are called after it.
-  void enter(const std::string& layer) {
-    layer_ = layer;
-    while (!entered_.insert(layer_).second) layer_ += ":";  // no layer's name has one
-    parts_ = 0;
-  }
-  std::string constant(const std::string& what, Dims dims, std::vector<float> values) {
-    const std::string name = layer_ + "." + what;
-    model_->constants[name] = real_tensor(name, std::move(dims), std::move(values));
-    return name;
-  }
-  std::string constant(const std::string& what, std::vector<int64_t> values) {
-    const std::string name = layer_ + "." + what + std::to_string(parts_);
-    model_->constants[name] = whole_tensor(name, std::move(values));
-    return name;
-  }
-  // `row` are the dimensions of what it gives, without the batch.
-  OnnxNode& add(const std::string& op, std::vector<std::string> constants, Dims row,
-                Attributes attributes = {}) {
-    OnnxNode node;
-    node.name = layer_ + (parts_ == 0 ? "" : "_" + std::to_string(parts_));
-    ++parts_;
-    node.op = op;
-    node.inputs = {value_};
-    node.inputs.insert(node.inputs.end(), constants.begin(), constants.end());
-    node.outputs = {node.name + ".out"};
-    node.attributes = std::move(attributes);
-    value_ = node.outputs[0];
-    dims_ = std::move(row);
-    model_->nodes.push_back(std::move(node));
-    return model_->nodes.back();
-  }
-  void reshape(const Dims& row) {
-    if (row == dims_) return;
-    Dims shape = {0};  // the batch as it is
-    shape.insert(shape.end(), row.begin(), row.end());
-    add("Reshape", {constant("shape", shape)}, row);
-  }
-  void transpose(std::vector<int64_t> order, Dims row) {
-    add("Transpose", {}, std::move(row), {{"perm", wholes_attribute(std::move(order))}});
-  }
-  const Dims& dims() const { return dims_; }
-  // Gives the last value this name.
-  void end(const std::string& name) {
-    model_->nodes.back().outputs[0] = name;
-    value_ = name;
-  }
-  const std::string& value() const { return value_; }
-
- private:
-  OnnxModel* model_;
-  std::string value_, layer_;
-  std::set<std::string> entered_;
-  Dims dims_;
-  int parts_ = 0;
-};
 
 struct LayerParts {
   const LayerSpec& spec;
-  std::span<const float> weight, bias;
+  std::span<const float> weight, bias, statistics;
+  std::span<const Value> joined = {};  // of joins: what they take
 };
 
 std::vector<float> copy(std::span<const float> values) { return {values.begin(), values.end()}; }
@@ -197,6 +129,38 @@ void export_layer_norm(Chain& chain, const LayerParts& part) {
             row, {{"axis", whole_attribute(1)}, {"epsilon", real_attribute(part.spec.epsilon)}});
 }
 
+// With the statistics that the fleet has pooled.
+void export_batch_norm(Chain& chain, const LayerParts& part) {
+  const auto channels = static_cast<int64_t>(part.spec.input_shape[0]);
+  const size_t each = part.bias.size();
+  chain.reshape(dims_of(part.spec.input_shape));
+  chain.add("BatchNormalization",
+            {chain.constant("scale", {channels}, whole_scale(part.weight)),
+             chain.constant("bias", {channels}, copy(part.bias)),
+             chain.constant("mean", {channels}, copy(part.statistics.first(each))),
+             chain.constant("variance", {channels}, copy(part.statistics.subspan(each)))},
+            Dims(chain.dims()), {{"epsilon", real_attribute(part.spec.epsilon)}});
+}
+
+// Each input in its layer's shape.
+void export_join(Chain& chain, const LayerParts& part) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < part.joined.size(); ++i) {
+    chain.go_to(part.joined[i]);
+    chain.reshape(dims_of(part.spec.joined[i].shape));
+    names.push_back(chain.value());
+  }
+  chain.go_to({names[0], {}});
+  Attributes attributes;
+  const bool concat = part.spec.type == "concat";
+  if (concat) attributes["axis"] = whole_attribute(1);
+  chain.add(concat              ? "Concat"
+            : names.size() == 2 ? "Add"
+                                : "Sum",
+            {names.begin() + 1, names.end()}, dims_of(part.spec.output_shape),
+            std::move(attributes));
+}
+
 void export_dropout(Chain& chain, const LayerParts& part) {
   chain.add("Dropout", {chain.constant("ratio", {}, {part.spec.rate})}, Dims(chain.dims()));
 }
@@ -295,7 +259,10 @@ ExportRule rule_of(std::string_view type) {
                                            {"transpose", export_transpose},
                                            {"embedding", export_embedding},
                                            {"lstm", export_cell},
-                                           {"gru", export_cell}};
+                                           {"gru", export_cell},
+                                           {"batch_norm", export_batch_norm},
+                                           {"add", export_join},
+                                           {"concat", export_join}};
   for (const NamedExport& known : kRules)
     if (known.type == type) return known.rule;
   PACELINE_CHECK(false);
@@ -349,21 +316,30 @@ OnnxModel export_onnx(const ModelSpec& model, const DataSchema& schema,
   const auto features = static_cast<int64_t>(model.input_features());
   onnx.inputs.push_back({"rows", OnnxType::kFloat, {-1, features}});
   Chain chain(&onnx);
-  chain.start("rows", {features});
+  chain.go_to({"rows", {features}});
   export_rows(chain, schema);
+  std::vector<Value> values = {chain.at()};  // by LayerSpec::inputs
   size_t tensor = 0;
   const auto next = [&] {
     const TensorSpec& place = model.layout.tensors()[tensor++];
     return parameters.subspan(static_cast<size_t>(place.offset), static_cast<size_t>(place.count));
   };
   for (const LayerSpec& layer : model.layers) {
-    LayerParts part{layer, {}, {}};
-    if (find_layer_type(layer.type)->append_tensors) {
+    LayerParts part{layer, {}, {}, {}};
+    const LayerType& type = *find_layer_type(layer.type);
+    if (type.append_tensors) {
       part.weight = next();
       part.bias = next();
     }
+    if (type.has_statistics) part.statistics = next();
+    std::vector<Value> joined;
+    if (type.joins)
+      for (const uint32_t value : layer.inputs) joined.push_back(values[value]);
+    part.joined = joined;
+    chain.go_to(values[layer.inputs[0]]);
     chain.enter(layer.name);
     rule_of(layer.type)(chain, part);
+    values.push_back(chain.at());
   }
   export_answers(chain, model, schema);
   onnx.outputs.push_back(

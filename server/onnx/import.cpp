@@ -84,36 +84,43 @@ Result<bool> take_places(ImportState& state, const OnnxNode& node) {
   return true;
 }
 
-// Which of the node's inputs is the value that travels.
-Status check_inputs(const ImportState& state, const OnnxNode& node) {
-  if (state.ended) return fail(Code::kUnsupported, "it comes behind the softmax");
+// How many values of the net the node takes, and goes on from the last of them.
+Result<size_t> select_inputs(ImportState& state, const OnnxNode& node) {
+  size_t count = 0;
   for (const std::string& input : node.inputs) {
-    if (input.empty() || input == state.current || state.constant(input)) continue;
-    return fail(Code::kUnsupported,
-                "it takes '%s', which is not what the node before it gives; a net is a chain here",
-                input.c_str());
+    if (input.empty() || state.constant(input)) continue;
+    ++count;
+    if (!state.select(input))
+      return fail(Code::kUnsupported, "it takes '%s', which no node before it gives",
+                  input.c_str());
   }
-  if (std::ranges::count(node.inputs, state.current) != 1)
-    return fail(Code::kUnsupported, "it does not take what the node before it gives, once");
-  if (node.outputs.empty()) return fail(Code::kCorrupt, "it has no output");
-  return {};
+  return count;
 }
 
 // Leaves state.current at the node's output.
-Status convert(ImportState& state, const OnnxNode& node) {
-  PACELINE_ASSIGN(const bool folded, fold_constants(state, node));
-  if (folded) return {};
-  const ImportRule rule = find_rule(node);
-  if (state.current.empty()) return fail(Code::kUnsupported, "there is no input");
-  PACELINE_TRY(check_inputs(state, node));
+Status convert_live(ImportState& state, const OnnxNode& node, size_t input_count) {
+  if (input_count > 1) return join_branches(state, node);
   PACELINE_ASSIGN(const bool gelu, take_gelu(state, node));
   if (gelu) return {};
   PACELINE_ASSIGN(const bool places, take_places(state, node));
   if (places) return {};
+  const ImportRule rule = find_rule(node);
   if (!rule) return fail(Code::kUnsupported, "this operator is not known");
   const std::string before = state.current;
   PACELINE_TRY(rule(state, node));
   if (state.current == before) state.current = node.outputs[0];
+  return {};
+}
+
+Status convert(ImportState& state, const OnnxNode& node) {
+  PACELINE_ASSIGN(const size_t count, select_inputs(state, node));
+  PACELINE_ASSIGN(const bool folded, fold_constants(state, node));
+  if (folded) return {};
+  if (state.ended) return fail(Code::kUnsupported, "it comes behind the softmax");
+  if (count == 0) return fail(Code::kUnsupported, "it does not take what a node before it gives");
+  if (node.outputs.empty()) return fail(Code::kCorrupt, "it has no output");
+  PACELINE_TRY(convert_live(state, node, count));
+  state.keep();
   return {};
 }
 
@@ -122,6 +129,7 @@ void walk(ImportState& state, OnnxImport* import) {
   size_t place = 0;
   for (const OnnxNode& node : state.model.nodes) {
     ++place;
+    if (!state.leads_to_output(node)) continue;
     if (!node.outputs.empty() && state.taken.contains(node.outputs[0])) continue;
     Status status;
     if (!lost)
@@ -189,6 +197,7 @@ Status start(ImportState& state) {
   for (const OnnxNode& node : state.model.nodes)
     if ((node.op == "LSTM" || node.op == "GRU") && node.input(0) == inputs[0].name)
       batch_axis = node.whole("layout", 0) == 0 ? 1 : 0;
+  state.look_through();
   PACELINE_TRY(state.start(inputs[0], batch_axis));
   state.columns = names_of(state.model, "columns");
   if (state.columns.size() != state.row_count() || !state.model.metadata.contains("label"))
@@ -209,8 +218,8 @@ Result<OnnxImport> import_onnx(const OnnxModel& model, bool numbers) {
       import.model.layers.push_back(layer.spec);
     return import;
   }
-  if (state.current != model.outputs[0].name)
-    return fail(Code::kUnsupported, "output '%s' is not what the last node gives",
+  if (!state.select(model.outputs[0].name))
+    return fail(Code::kUnsupported, "output '%s' is not what a node gives",
                 model.outputs[0].name.c_str());
   if (state.row.size() != 1) PACELINE_TRY(state.natural());
   if (state.net.shape().size() != 1) PACELINE_TRY(state.flat());
@@ -232,19 +241,36 @@ Result<OnnxImport> import_onnx(const OnnxModel& model, bool numbers) {
   return import;
 }
 
+namespace {
+
+// Where it is not just what the layer before gives.
+std::string inputs_text(const ModelSpec& model, size_t layer) {
+  const std::vector<uint32_t>& inputs = model.layers[layer].inputs;
+  if (inputs.size() == 1 && inputs[0] == layer) return {};
+  std::string text;
+  for (const uint32_t value : inputs)
+    text += (text.empty() ? "  takes " : ", ") +
+            (value == 0 ? std::string(kModelInputName) : model.layers[value - 1].name);
+  return text;
+}
+
+}  // namespace
+
 std::string import_text(const OnnxImport& import) {
   std::string text = format_text("%-18s %-18s %12s\n", "layer", "gives", "parameters");
   uint64_t total = 0;
-  for (const LayerSpec& layer : import.model.layers) {
+  for (size_t i = 0; i < import.model.layers.size(); ++i) {
+    const LayerSpec& layer = import.model.layers[i];
     std::vector<TensorSpec> tensors;
     if (const LayerType* type = find_layer_type(layer.type); type->append_tensors)
       type->append_tensors(layer, tensors);
     uint64_t count = 0;
     for (const TensorSpec& tensor : tensors) count += feature_count(tensor.shape);
     total += count;
-    text +=
-        format_text("%-18s %-18s %12llu\n", layer.name.c_str(),
-                    shape_text(layer.output_shape).c_str(), static_cast<unsigned long long>(count));
+    text += format_text("%-18s %-18s %12llu", layer.name.c_str(),
+                        shape_text(layer.output_shape).c_str(),
+                        static_cast<unsigned long long>(count)) +
+            inputs_text(import.model, i) + "\n";
   }
   text += format_text("%llu trainable parameters\n", static_cast<unsigned long long>(total));
   for (const std::string& note : import.notes) text += "note: " + note + "\n";

@@ -1,6 +1,6 @@
 // An ONNX model as a run to train on: its description and its weights.
 //
-// A net is a chain here: each node takes what the one before it gives, and constants. Batch
+// A node takes what one before it gives, and constants; Add, Sum and Concat several. Batch
 // normalisation keeps its statistics and becomes weights. A softmax at the end says that the model
 // tells classes; it is part of the loss and so no layer. docs/onnx.md lists the operators.
 #pragma once

@@ -158,7 +158,7 @@ Status last_state(ImportState& state, const OnnxNode& node) {
   const OnnxTensor* which = state.constant(node.input(1));
   PACELINE_ASSIGN(const int axis, state.row_axis(node.whole("axis", 0)));
   std::vector<NetBuilder::Layer>& layers = state.net.layers();
-  if (!which || which->is_real || which->wholes.size() != 1 || axis != 1 || layers.empty() ||
+  if (!which || which->is_real || which->wholes.size() != 1 || axis != 1 || !state.net.at_end() ||
       layers.back().spec.sequence != 1 ||
       (which->wholes[0] != -1 && which->wholes[0] != static_cast<int64_t>(state.row[1]) - 1))
     return fail(Code::kUnsupported, "it picks from rows; only the last state of a cell is taken");

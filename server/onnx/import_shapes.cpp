@@ -94,7 +94,7 @@ Result<std::vector<uint32_t>> wanted_row(const ImportState& state, const OnnxNod
 // Reshape, InstanceNormalization and a Reshape back are how exporters write a group_norm.
 Result<bool> end_group_norm(ImportState& state, std::span<const uint32_t> row) {
   const std::vector<NetBuilder::Layer>& layers = state.net.layers();
-  if (layers.size() < 2 || row.size() < 2) return false;
+  if (layers.size() < 2 || row.size() < 2 || !state.net.at_end()) return false;
   const NetBuilder::Layer& norm = layers.back();
   const NetBuilder::Layer& reshape = layers[layers.size() - 2];
   std::vector<uint32_t> before(row.begin(), row.end());
@@ -102,9 +102,9 @@ Result<bool> end_group_norm(ImportState& state, std::span<const uint32_t> row) {
   const auto zero = [](const std::vector<float>& values) {
     return std::ranges::all_of(values, [](float value) { return value == 0.0f; });
   };
-  if (norm.spec.type != "group_norm" || reshape.spec.type != "reshape" ||
-      reshape.spec.input_shape != before || row[0] % norm.spec.groups != 0 || !zero(norm.weight) ||
-      !zero(norm.bias))
+  if (norm.spec.type != "group_norm" || reshape.spec.type != "reshape" || reshape.shared ||
+      norm.spec.inputs[0] + 1 != state.net.at() || reshape.spec.input_shape != before ||
+      row[0] % norm.spec.groups != 0 || !zero(norm.weight) || !zero(norm.bias))
     return false;
   LayerSpec whole = layer_of("group_norm");
   whole.groups = norm.spec.groups;
@@ -270,7 +270,7 @@ Status scaling(ImportState& state, const OnnxNode& node) {
   const bool swapped = node.input(0) != state.current;
   const OnnxTensor* constant = state.constant(node.input(swapped ? 0 : 1));
   if (!constant || !constant->is_real || constant->reals.empty())
-    return fail(Code::kUnsupported, "it joins two branches; a net is a chain here");
+    return fail(Code::kUnsupported, "its other input is no constant of real numbers");
   if (swapped && kind == Scaling::kBy)
     return fail(Code::kUnsupported, "it divides a constant by its input");
   PACELINE_ASSIGN(std::vector<float> values, channel_values(state, *constant));
@@ -283,7 +283,7 @@ Status scaling(ImportState& state, const OnnxNode& node) {
   const float one[] = {1.0f}, minus[] = {-1.0f}, zero[] = {0.0f};
   const std::span<const float> factors = kind == Scaling::kMinus && swapped ? minus : one;
   const bool of_rows = values.size() == 1 || values.size() == state.columns.size();
-  if (state.net.layers().empty() && of_rows && !swapped) {
+  if (state.net.at() == 0 && !state.net.shared() && of_rows && !swapped) {
     scale_rows(state, values, factor);
     return {};
   }
@@ -291,7 +291,13 @@ Status scaling(ImportState& state, const OnnxNode& node) {
   return factor ? state.net.add_scaling(values, zero) : state.net.add_scaling(factors, values);
 }
 
+Status sum(ImportState&, const OnnxNode& node) {
+  if (node.inputs.size() == 1) return {};
+  return fail(Code::kUnsupported, "it adds constants; Add takes one");
+}
+
 constexpr NamedRule kRules[] = {{"Identity", keep},
+                                {"Sum", sum},
                                 {"Relu", activate<kRelu>},
                                 {"Sigmoid", activate<kSigmoid>},
                                 {"Tanh", activate<kTanh>},

@@ -42,7 +42,39 @@ Status ImportState::start(const OnnxValue& input, size_t batch_axis) {
   if (dims.size() == 2) dims.insert(dims.begin() + 1, 1);
   net.start(std::move(dims));
   current = input.name;
+  keep();
   return {};
+}
+
+void ImportState::look_through() {
+  for (const OnnxValue& output : model.outputs) takers_[output.name] = 1;
+  for (size_t i = model.nodes.size(); i-- > 0;) {
+    const OnnxNode& node = model.nodes[i];
+    if (!leads_to_output(node)) continue;
+    // Whoever asks for a shape alone does not mind what is in it.
+    for (const std::string& input : node.inputs) takers_[input] += node.op == "Shape" ? 0 : 1;
+  }
+}
+
+bool ImportState::leads_to_output(const OnnxNode& node) const {
+  return std::ranges::any_of(node.outputs,
+                             [&](const std::string& output) { return takers_.contains(output); });
+}
+
+bool ImportState::select(std::string_view name) {
+  const auto found = views_.find(name);
+  if (found == views_.end()) return false;
+  current = found->first;
+  row = found->second.row;
+  axes = found->second.axes;
+  net.go_to(found->second.value);
+  return true;
+}
+
+void ImportState::keep() {
+  views_[current] = {net.at(), row, axes};
+  const auto takers = takers_.find(current);
+  if (takers != takers_.end() && takers->second > 1) net.share();
 }
 
 const OnnxTensor* ImportState::constant(std::string_view name) const {

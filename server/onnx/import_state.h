@@ -1,5 +1,5 @@
 // What an import knows while it walks along a graph: the constants, the layers so far, and how the
-// graph sees the one value that travels from layer to layer.
+// graph sees the value that the next node takes.
 //
 // Here a row lies [channels][steps] or [channels][height][width], whatever axes the graph has given
 // it. A Transpose only renames axes; a layer that moves values is added where somebody needs them
@@ -26,8 +26,16 @@ class ImportState {
 
   explicit ImportState(const OnnxModel& from) : model(from), constants(from.constants) {}
 
+  // Reads the graph: what leads to its output, and what is taken more than once.
+  void look_through();
   // Begins with this input. `batch_axis` as whoever takes it first needs it.
   Status start(const OnnxValue& input, size_t batch_axis);
+
+  // Goes on from this value of the graph. False: no node before has given it.
+  bool select(std::string_view name);
+  // What the graph calls `current` from now on can be selected.
+  void keep();
+  bool leads_to_output(const OnnxNode& node) const;
 
   // Null if `name` is no constant; null for "" too.
   const OnnxTensor* constant(std::string_view name) const;
@@ -65,6 +73,16 @@ class ImportState {
   std::vector<std::string> notes;
   // Names of nodes that another node's rule has taken in.
   std::map<std::string, bool> taken;
+
+ private:
+  // A value as it was when its node had been converted.
+  struct View {
+    uint32_t value = 0;  // of `net`
+    std::vector<uint32_t> row;
+    std::vector<int> axes;
+  };
+  std::map<std::string, View, std::less<>> views_;
+  std::map<std::string, size_t, std::less<>> takers_;  // of what leads to the output
 };
 
 // How one operator becomes layers. Errors: kUnsupported with the reason.
@@ -76,6 +94,8 @@ struct NamedRule {
 std::span<const NamedRule> shape_rules();   // axes, dense layers, activations
 std::span<const NamedRule> window_rules();  // convolutions, pools, normalisations
 std::span<const NamedRule> cell_rules();    // LSTM, GRU, Gather
+// A node that takes several values of the net.
+Status join_branches(ImportState& state, const OnnxNode& node);
 
 // Computes a node whose inputs are all constants, or Shape. False: it is no such node.
 Result<bool> fold_constants(ImportState& state, const OnnxNode& node);

@@ -159,11 +159,11 @@ Status batch_norm(ImportState& state, const OnnxNode& node) {
   }
   const size_t before = state.net.layers().size();
   PACELINE_TRY(state.net.add_scaling(scale, shift));
-  state.notes.push_back("BatchNormalization '" + node.name +
-                        "': its statistics stay as they are, " +
-                        (state.net.layers().size() == before
-                             ? "in the weights of " + state.net.layers().back().spec.name
-                             : std::string("as a depthwise convolution of one tap")));
+  state.notes.push_back(
+      "BatchNormalization '" + node.name + "': its statistics stay as they are, " +
+      (state.net.layers().size() == before
+           ? "in the weights of " + state.net.layers()[state.net.at() - 1].spec.name
+           : std::string("as a depthwise convolution of one tap")));
   return {};
 }
 

@@ -29,7 +29,7 @@ Status check_keys(const LayerSpec& spec, const LayerType& type) {
   return {};
 }
 
-float at(std::span<const float> values, size_t channel) {
+float of_channel(std::span<const float> values, size_t channel) {
   return values.size() == 1 ? values[0] : values[channel];
 }
 
@@ -46,13 +46,21 @@ LayerSpec layer_of(std::string_view type) {
 
 void NetBuilder::start(std::vector<uint32_t> input_shape) {
   layers_.clear();
+  at_ = 0;
+  input_shared_ = false;
   input_shape_ = shape_ = std::move(input_shape);
 }
 
 Status NetBuilder::add(LayerSpec spec, std::vector<float> weight, std::vector<float> bias) {
   const LayerType& type = *find_layer_type(spec.type);
   PACELINE_TRY(check_keys(spec, type));
-  spec.input_shape = shape_;
+  if (spec.inputs.empty()) spec.inputs = {at_};
+  if (spec.inputs.size() > kJoinedMax)
+    return fail(Code::kUnsupported, "%zu inputs, at most %zu are taken", spec.inputs.size(),
+                kJoinedMax);
+  spec.input_shape = shape_of(spec.inputs[0]);
+  for (size_t i = 0; type.joins && i < spec.inputs.size(); ++i)
+    spec.joined.push_back({name_of(spec.inputs[i]), shape_of(spec.inputs[i])});
   if (const Status inferred = type.infer(spec); !inferred.ok())
     return fail(Code::kUnsupported, "a layer of type %s %s", spec.type.c_str(),
                 inferred.message().c_str());
@@ -64,25 +72,37 @@ Status NetBuilder::add(LayerSpec spec, std::vector<float> weight, std::vector<fl
   const auto before =
       std::ranges::count(layers_, spec.type, [](const Layer& layer) { return layer.spec.type; });
   spec.name = spec.type + std::to_string(before + 1);
-  shape_ = spec.output_shape;
   layers_.push_back({std::move(spec), std::move(weight), std::move(bias)});
+  go_to(static_cast<uint32_t>(layers_.size()));
   return {};
 }
 
+Status NetBuilder::join(std::string_view type, std::vector<uint32_t> values) {
+  LayerSpec spec = layer_of(type);
+  spec.inputs = std::move(values);
+  return add(std::move(spec));
+}
+
+void NetBuilder::go_to(uint32_t value) {
+  at_ = value;
+  shape_ = shape_of(value);
+}
+
 void NetBuilder::drop_last() {
-  PACELINE_CHECK(!layers_.empty());
-  shape_ = layers_.back().spec.input_shape;
+  PACELINE_CHECK(at_end());
+  const uint32_t before = layers_.back().spec.inputs[0];
   layers_.pop_back();
+  go_to(before);
 }
 
 bool NetBuilder::fold_scaling(std::span<const float> scale, std::span<const float> shift) {
-  size_t end = layers_.size();
+  uint32_t value = at_;
   // One that only names [channels, 1, 1] flat is in nobody's way.
-  while (end > 0 && layers_[end - 1].spec.type == "flatten" &&
-         layers_[end - 1].spec.input_shape[0] == layers_[end - 1].spec.output_shape[0])
-    --end;
-  if (end == 0) return false;
-  Layer& last = layers_[end - 1];
+  while (value > 0 && !layers_[value - 1].shared && layers_[value - 1].spec.type == "flatten" &&
+         layers_[value - 1].spec.input_shape[0] == layers_[value - 1].spec.output_shape[0])
+    value = layers_[value - 1].spec.inputs[0];
+  if (value == 0 || layers_[value - 1].shared) return false;
+  Layer& last = layers_[value - 1];
   const bool norm = last.spec.type.ends_with("_norm");
   if (!norm && last.spec.type != "dense" && !last.spec.type.starts_with("conv")) return false;
   const size_t channels = last.bias.size();
@@ -91,10 +111,10 @@ bool NetBuilder::fold_scaling(std::span<const float> scale, std::span<const floa
   const size_t each = last.weight.size() / channels;
   const float distance = norm ? 1.0f : 0.0f;  // what a scale is stored without
   for (size_t channel = 0; channel < channels; ++channel) {
-    const float factor = at(scale, channel);
+    const float factor = of_channel(scale, channel);
     for (float& w : std::span(last.weight).subspan(channel * each, each))
       if (factor != 1.0f) w = factor * (w + distance) - distance;
-    last.bias[channel] = factor * last.bias[channel] + at(shift, channel);
+    last.bias[channel] = factor * last.bias[channel] + of_channel(shift, channel);
   }
   return true;
 }
@@ -117,11 +137,23 @@ Status NetBuilder::add_scaling(std::span<const float> scale, std::span<const flo
   scaling.kernel = 1;
   std::vector<float> weight, bias;
   for (size_t channel = 0; channel < channels; ++channel) {
-    weight.push_back(at(scale, channel));
-    bias.push_back(at(shift, channel));
+    weight.push_back(of_channel(scale, channel));
+    bias.push_back(of_channel(shift, channel));
   }
   PACELINE_TRY(add(std::move(scaling), std::move(weight), std::move(bias)));
   return flat ? add(layer_of("flatten")) : Status();
+}
+
+// Nothing where it takes what the layer before it gives.
+std::string NetBuilder::inputs_toml(size_t layer) const {
+  const LayerSpec& spec = layers_[layer].spec;
+  if (spec.joined.empty())
+    return spec.inputs[0] == layer ? std::string()
+                                   : "input = \"" + name_of(spec.inputs[0]) + "\"\n";
+  std::string text = "inputs = [";
+  for (const uint32_t value : spec.inputs)
+    text += (text.back() == '[' ? "\"" : ", \"") + name_of(value) + "\"";
+  return text + "]\n";
 }
 
 std::string NetBuilder::toml(bool classes) const {
@@ -129,9 +161,10 @@ std::string NetBuilder::toml(bool classes) const {
   for (size_t i = 0; i < input_shape_.size(); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(input_shape_[i]);
   text += format_text("]\n%s = %u\n", classes ? "classes" : "outputs", shape_[0]);
-  for (const Layer& layer : layers_) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
     const LayerType& type = *find_layer_type(layer.spec.type);
-    text += "\n[[layer]]\ntype = \"" + layer.spec.type + "\"\n";
+    text += "\n[[layer]]\ntype = \"" + layer.spec.type + "\"\n" + inputs_toml(i);
     for (const LayerKey& key : type.keys)
       if (const uint32_t value = layer.spec.*key.value; value != 0)
         text += std::string(key.name) + " = " +

@@ -19,7 +19,11 @@ constexpr const char* kNets[] = {
     "units = 2\n",
     "input = [4]\nclasses = 2\n[[layer]]\ntype = 'embedding'\nentries = 3\nunits = 2\n[[layer]]\n"
     "type = 'transpose'\n[[layer]]\ntype = 'lstm'\nunits = 2\nsequence = true\n[[layer]]\ntype = "
-    "'dropout'\n[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 2\n"};
+    "'dropout'\n[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 2\n",
+    "input = [2, 6]\nclasses = 2\n[[layer]]\ntype = 'conv1d'\nfilters = 2\nkernel = 1\n[[layer]]\n"
+    "type = 'batch_norm'\n[[layer]]\ntype = 'relu'\n[[layer]]\ntype = 'add'\ninputs = "
+    "['conv1d1', 'relu1']\n[[layer]]\ntype = 'concat'\ninputs = ['add1', 'batch_norm1']\n"
+    "[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 2\n"};
 
 }  // namespace
 

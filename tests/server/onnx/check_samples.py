@@ -97,6 +97,13 @@ def InstanceNormalization(a, x, scale, bias):
 
 
 @operator
+def BatchNormalization(a, x, scale, bias, mean, variance):
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    normal = (x - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + a["epsilon"])
+    return normal * scale.reshape(shape) + bias.reshape(shape)
+
+
+@operator
 def LayerNormalization(a, x, scale, bias):
     axes = tuple(range(a["axis"], x.ndim))
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + a["epsilon"]) * scale + bias
@@ -150,6 +157,8 @@ OPERATORS.update({
     "Div": lambda a, x, y: x / y,
     "Add": lambda a, x, y: x + y,
     "Sub": lambda a, x, y: x - y,
+    "Sum": lambda a, *x: sum(x),
+    "Concat": lambda a, *x: np.concatenate(x, axis=a["axis"]),
     "Dropout": lambda a, x, ratio: x,
     "Clip": lambda a, x, first, last: np.clip(x, first, last),
     "Round": lambda a, x: np.round(x),

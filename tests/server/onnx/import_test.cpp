@@ -147,18 +147,65 @@ TEST_CASE("import: scores without softmax are classes, or numbers where one asks
   CHECK(has(types_of(hand.model, true), "ends in a softmax"));
 }
 
+TEST_CASE("import: branches are joined, and what two take is not changed for one of them") {
+  HandModel hand = small_conv();
+  for (const char* name : {"s", "t", "mean", "variance"}) hand.reals(name, {3});
+  // A residual block whose input goes on as it is: the normalisation can't become part of it.
+  hand.node("BatchNormalization", {"c", "s", "t", "mean", "variance"}, {"n"});
+  hand.node("Relu", {"n"}, {"r"}).node("Add", {"c", "r"}, {"a"});
+  hand.node("Sigmoid", {"r"}, {"g"});
+  hand.node("Concat", {"a", "g", "c"}, {"y"}, {{"axis", whole_attribute(-3)}});
+  CHECK(types_of(hand.model) == "conv2d conv2d relu add sigmoid concat flatten ");
+  const auto import = import_onnx(hand.model, false);
+  REQUIRE(import.has_value());
+  CHECK(import->model.layers[3].inputs == std::vector<uint32_t>{1, 3});
+  CHECK(import->model.layers[4].inputs == std::vector<uint32_t>{3});
+  CHECK(import->model.layers[5].inputs == std::vector<uint32_t>{4, 5, 1});
+  CHECK(import->notes[0].ends_with("as a depthwise convolution of one tap"));
+  CHECK(has(import_text(*import), "  takes add1, sigmoid1, conv2d1\n"));
+}
+
+TEST_CASE("import: what leads to no output is left out") {
+  HandModel hand({-1, 6});
+  hand.reals("m", {6, 3}).node("NonMaxSuppression", {"x"}, {"nowhere"});
+  hand.node("MatMul", {"x", "m"}, {"y"}).node("Relu", {"nowhere"}, {"else"});
+  CHECK(types_of(hand.model) == "dense ");
+}
+
+TEST_CASE("import: branches that do not fit are refused") {
+  const auto joined = [](const std::string& op, Names inputs, int64_t axis = 1) {
+    HandModel hand({-1, 4, 5});
+    hand.reals("w", {4, 4, 1}).reals("v", {2, 4, 3}).reals("k", {1, 4, 5});
+    hand.node("Conv", {"x", "w"}, {"a"}).node("Conv", {"x", "v"}, {"b"});
+    hand.node("Transpose", {"a"}, {"t"}, {{"perm", wholes_attribute({0, 2, 1})}});
+    hand.node(op, std::move(inputs), {"y"}, {{"axis", whole_attribute(axis)}});
+    return types_of(hand.model);
+  };
+  CHECK(joined("Add", {"a", "x"}) == "conv1d add flatten ");
+  CHECK(joined("Concat", {"a", "x"}) == "conv1d concat flatten ");
+  CHECK(has(joined("Add", {"a", "b"}), "it joins rows of [4, 5] and [2, 3]"));
+  CHECK(has(joined("Add", {"a", "t"}), "it joins rows of [4, 5] and [5, 4]"));
+  CHECK(has(joined("Sum", {"a", "a"}), "it takes 'a' twice"));
+  CHECK(has(joined("Sum", {"a", "x", "k"}), "it joins a constant and branches"));
+  CHECK(has(joined("Concat", {"a", "x"}, 2), "axis 2: it joins along something else"));
+  CHECK(has(joined("Concat", {"a", "x"}, 0), "axis 0: it joins along something else"));
+  CHECK(has(joined("Concat", {"a", "x"}, 9), "axis 9: it joins along something else"));
+  CHECK(has(joined("Max", {"a", "x"}), "it joins branches"));
+  CHECK(has(joined("Add", {"a", "nothing"}), "it takes 'nothing', which no node before it gives"));
+}
+
 TEST_CASE("import: every node that can't be taken is named, with the reason") {
   HandModel hand = small_conv();
-  hand.reals("v", {3, 3, 1, 1}).node("Conv", {"c", "v"}, {"d"}).node("Add", {"c", "d"}, {"e"});
+  hand.reals("v", {3, 3, 1, 1}).node("Conv", {"c", "v"}, {"d"}).node("Mul", {"c", "d"}, {"e"});
   hand.node("Relu", {"e"}, {"f"}).node("NonMaxSuppression", {"f"}, {"y"});
   const auto import = import_onnx(hand.model, false);
   REQUIRE(import.has_value());
   REQUIRE(import->refused.size() == 2);
-  CHECK(import->refused[0].node == "Add2");
-  CHECK(has(import->refused[0].reason, "a net is a chain"));
+  CHECK(import->refused[0].node == "Mul2");
+  CHECK(has(import->refused[0].reason, "it joins branches; Add, Sum and Concat"));
   CHECK(import->refused[1].op == "NonMaxSuppression");
   const std::string text = import_text(*import);
-  CHECK(has(text, "not supported: Add2 (Add)"));
+  CHECK(has(text, "not supported: Mul2 (Mul)"));
   CHECK(has(text, "conv2d1"));
 }
 
@@ -211,21 +258,23 @@ TEST_CASE("read: data in another file, sparse tensors and graphs in nodes are re
 }
 
 TEST_CASE("read: every truncation and every changed byte of a model is an error or a model") {
-  const ModelSpec model = test::model_of(test::kSmallCells);
   Random random(test::seed(), 61);
-  const std::vector<float> parameters = test::random_parameters(model, random);
-  const Bytes bytes = write_onnx(export_onnx(model, {}, parameters));
-  REQUIRE(read_onnx(bytes).has_value());
   const auto try_it = [](ByteSpan some) {
     if (const auto read = read_onnx(some)) static_cast<void>(import_onnx(*read, false));
   };
-  for (size_t length = 0; length < bytes.size(); length += 1 + length / 64)
-    try_it(ByteSpan(bytes).first(length));
-  for (int round = 0; round < 2000; ++round) {
-    Bytes changed = bytes;
-    changed[static_cast<size_t>(random.below(bytes.size()))] =
-        static_cast<std::byte>(random.below(256));
-    try_it(changed);
+  for (const std::string_view net : {test::kSmallCells, test::kSmallGraph}) {
+    const ModelSpec model = test::model_of(net);
+    const std::vector<float> parameters = test::random_parameters(model, random);
+    const Bytes bytes = write_onnx(export_onnx(model, {}, parameters));
+    REQUIRE(read_onnx(bytes).has_value());
+    for (size_t length = 0; length < bytes.size(); length += 1 + length / 64)
+      try_it(ByteSpan(bytes).first(length));
+    for (int round = 0; round < 1000; ++round) {
+      Bytes changed = bytes;
+      changed[static_cast<size_t>(random.below(bytes.size()))] =
+          static_cast<std::byte>(random.below(256));
+      try_it(changed);
+    }
   }
 }
 

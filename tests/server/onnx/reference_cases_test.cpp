@@ -60,6 +60,59 @@ OnnxModel with_factors(OnnxModel model, const OnnxCase& one) {
   return model;
 }
 
+// Several inputs become parts of one row, which matrices of zeros and ones pick from it.
+OnnxCase with_one_input(const OnnxCase& one) {
+  OnnxCase joined = one;
+  OnnxModel& model = joined.model;
+  if (one.inputs[0].dims.size() < 2 || one.inputs[0].count() == 0) return one;
+  const int64_t rows = one.inputs[0].dims[0];
+  int64_t width = 0;
+  for (const OnnxTensor& input : one.inputs) {
+    if (input.dims.size() < 2 || input.dims[0] != rows || !input.is_real) return one;
+    width += static_cast<int64_t>(input.count()) / rows;
+  }
+  OnnxTensor all =
+      real_tensor("all", {rows, width}, std::vector<float>(static_cast<size_t>(rows * width)));
+  std::vector<OnnxNode> nodes;
+  int64_t begin = 0;
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    const OnnxTensor& input = one.inputs[i];
+    const int64_t each = static_cast<int64_t>(input.count()) / rows;
+    const std::string name = model.inputs[i].name;
+    OnnxTensor pick = real_tensor("pick" + name, {width, each},
+                                  std::vector<float>(static_cast<size_t>(width * each)));
+    for (int64_t k = 0; k < each; ++k) {
+      pick.reals[static_cast<size_t>((begin + k) * each + k)] = 1.0f;
+      for (int64_t row = 0; row < rows; ++row)
+        all.reals[static_cast<size_t>(row * width + begin + k)] =
+            input.reals[static_cast<size_t>(row * each + k)];
+    }
+    OnnxTensor shape = whole_tensor("shape" + name, input.dims);
+    shape.wholes[0] = 0;
+    nodes.emplace_back();
+    nodes.back().op = "MatMul";
+    nodes.back().inputs = {"all", pick.name};
+    nodes.back().outputs = {"flat" + name};
+    nodes.emplace_back();
+    nodes.back().op = "Reshape";
+    nodes.back().inputs = {"flat" + name, shape.name};
+    nodes.back().outputs = {name};
+    model.constants[pick.name] = std::move(pick);
+    model.constants[shape.name] = std::move(shape);
+    begin += each;
+  }
+  model.nodes.insert(model.nodes.begin(), nodes.begin(), nodes.end());
+  model.inputs = {{"all", OnnxType::kFloat, {-1, width}}};
+  joined.inputs = {std::move(all)};
+  return joined;
+}
+
+bool joins_inputs(const OnnxCase& one) {
+  return one.inputs.size() > 1 && one.model.inputs.size() == one.inputs.size() &&
+         one.model.nodes.size() == 1 &&
+         (has_op(one.model, "Add") || has_op(one.model, "Sum") || has_op(one.model, "Concat"));
+}
+
 struct Outcome {
   bool ran = false;
   double off = 0;  // largest difference
@@ -168,7 +221,7 @@ TEST_CASE("import: each case of ONNX's test data that is taken gives what it sho
   for (const OnnxCase& one : test::onnx_cases()) {
     ++total;
     if (one.name.find("training_dropout") != std::string::npos) continue;  // random
-    const Outcome outcome = run(one);
+    const Outcome outcome = run(joins_inputs(one) ? with_one_input(one) : one);
     if (std::getenv("PACELINE_ONNX_VERBOSE"))
       std::printf("%s %s %g %s\n", outcome.ran ? "ran" : "---", one.name.c_str(), outcome.off,
                   outcome.reason.c_str());

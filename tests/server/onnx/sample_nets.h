@@ -54,6 +54,16 @@ inline std::vector<SampleNet> sample_nets() {
       layer("conv2d", "filters = 4\nkernel = 2\nstride = 2\ndilation = 2\ngroups = 2\n"));
   add("[24]", layer("reshape", "channels = 2\nheight = 4\n") + conv2d);
   add("[4, 5]", layer("transpose") + conv1d);
+  nets.push_back({std::string(kSmallGraph)});
+  add("[7]", layer("batch_norm") + layer("dense", "units = 6\n") + layer("batch_norm"));
+  add("[2, 9]", conv1d + layer("batch_norm") + layer("relu") + layer("batch_norm"));
+  add("[2, 9, 8]", conv2d + layer("batch_norm") +
+                       layer("add", "inputs = ['batch_norm1', 'conv2d1']\n") +
+                       layer("concat", "inputs = ['add1', 'conv2d1', 'input']\n") + layer("relu"));
+  add("[2, 9, 8]",
+      layer("flatten") + layer("relu") + layer("add", "inputs = ['flatten1', 'relu1']\n"));
+  add("[2, 9, 8]", layer("globalavgpool") + layer("globalavgpool", "input = 'input'\n") +
+                       layer("concat", "inputs = ['globalavgpool1', 'globalavgpool2']\n"));
   for (const char* cell : {"lstm", "gru"}) {
     add("[4, 5]", layer(cell, "units = 3\n"));
     add("[5, 4]", layer("transpose") + layer(cell, "units = 3\nsequence = true\n") +
