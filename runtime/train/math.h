@@ -77,7 +77,7 @@ inline float tanh_of(float x) {
   return magnitude < 0.625f ? near : (x < 0.0f ? -far : far);
 }
 
-// erf x within 5e-7; NaN for NaN. No branches. Source: Abramowitz and Stegun, 7.1.26, whose own
+// erf x within 6e-7; NaN for NaN. No branches. Source: Abramowitz and Stegun, 7.1.26, whose own
 // error is 1.5e-7.
 inline float erf_of(float x) {
   const float magnitude = x < 0.0f ? -x : x;

@@ -35,7 +35,7 @@ std::string random_mlp(Random& random) {
 }
 
 std::string random_cnn(Random& random) {
-  const auto size = [&random] { return std::to_string(7 + random.below(9)); };
+  const auto size = [&random] { return std::to_string(11 + random.below(9)); };
   std::string text = "[model]\ninput = [" + std::to_string(1 + random.below(4)) + ", " + size() +
                      ", " + size() + "]\nclasses = 5\n";
   for (int layer = 0; layer < 2; ++layer) {
@@ -48,9 +48,10 @@ std::string random_cnn(Random& random) {
   return text + "[[layer]]\ntype = 'flatten'\n[[layer]]\ntype = 'dense'\nunits = 5\n";
 }
 
-// The largest difference in a tensor, as a share of its largest value.
+// The largest difference in a tensor, as a share of its largest value; of one whose values are all
+// next to nothing, as those of a bias in front of a normalisation are, of 0.01.
 double worst_share(std::span<const float> values, std::span<const float> wanted) {
-  double largest = 1e-3, worst = 0.0;
+  double largest = 1e-2, worst = 0.0;
   for (size_t i = 0; i < values.size(); ++i) {
     const double exact = static_cast<double>(wanted[i]);
     const double off = std::abs(static_cast<double>(values[i]) - exact);

@@ -60,7 +60,7 @@ TEST_CASE("sigmoid_of, tanh_of: within 4 ulp of libm in double; NaN for NaN") {
   CHECK(std::isnan(tanh_of(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST_CASE("erf_of: within 5e-7 of libm in double; NaN for NaN") {
+TEST_CASE("erf_of: within 6e-7 of libm in double; NaN for NaN") {
   Random random(test::seed(), 4);
   double worst = 0.0;
   for (int i = 0; i < 50'000; ++i) {
@@ -68,7 +68,7 @@ TEST_CASE("erf_of: within 5e-7 of libm in double; NaN for NaN") {
     worst = std::max(worst,
                      std::abs(static_cast<double>(erf_of(x)) - std::erf(static_cast<double>(x))));
   }
-  CHECK(worst <= 5e-7);
+  CHECK(worst <= 6e-7);
   CHECK(std::isnan(erf_of(std::numeric_limits<float>::quiet_NaN())));
 }
 

@@ -108,6 +108,27 @@ TEST_CASE("batch_norm: loss, gradients, statistics and evaluation are PyTorch's"
   }
 }
 
+TEST_CASE("batch_norm: behind sparse rows, too, a gradient tells the batch's statistics") {
+  const ModelSpec spec = test::model_of(
+      "[model]\ninput = [2, 4]\nclasses = 3\n[[layer]]\ntype = 'sparse_dense'\nentries = 20\n"
+      "units = 5\n[[layer]]\ntype = 'batch_norm'\n[[layer]]\ntype = 'dense'\nunits = 3\n");
+  Random random(test::seed(), 74);
+  const std::vector<float> parameters = test::random_parameters(spec, random);
+  std::vector<float> gradient(parameters.size()), fresh(parameters.size());
+  auto trainer = *make_trainer(spec, 8, "reference"), other = *make_trainer(spec, 8, "reference");
+  for (int step = 0; step < 3; ++step) {
+    test::Batch batch = test::random_batch(spec, 8, random);
+    for (size_t i = 0; i < batch.features.size(); ++i)
+      if (i % 8 < 4) batch.features[i] = static_cast<float>(random.below(20));
+    REQUIRE(trainer->gradient(parameters, batch.features, batch.labels, gradient).has_value());
+    std::ranges::fill(fresh, 0.0f);
+    REQUIRE(other->gradient(parameters, batch.features, batch.labels, fresh).has_value());
+    CHECK(gradient == fresh);
+    const std::vector<float> seen = published_statistics(spec.layout, gradient);
+    for (size_t i = 5; i < 10; ++i) CHECK(seen[i] > 0.0f);
+  }
+}
+
 TEST_CASE("init_parameters: statistics start as if nothing had to be changed") {
   const ModelSpec spec = test::model_of(kNormedNet);
   std::vector<float> flat(test::parameter_floats(spec));
