@@ -7,6 +7,7 @@
 #include "runtime/base/random.h"
 #include "runtime/base/version.h"
 #include "runtime/quant/codec.h"
+#include "runtime/train/statistics.h"
 #include "runtime/wire/message_fields.h"
 #include "runtime/wire/messages.h"
 #include "server/run_config.h"
@@ -71,6 +72,9 @@ constexpr Meaning kMeanings[] = {
     {"Exchange", "update_norm_bits", "DATA: length of the update"},
     {"Exchange", "coded_norm_bits", "DATA: length of it with what earlier ones left"},
     {"Exchange", "residual_norm_bits", "DATA: length of what is left for later"},
+    {"Exchange", "statistic_rows",
+     "DATA: with batch_norm, rows that it has seen since the last one"},
+    {"Exchange", "statistic_bits", "DATA: their mean and spread in each of its channels"},
     {"Fetch", "generation", "which model it holds"},
     {"Fetch", "from", "likewise"},
     {"Fetch", "to", "which one it wants"},
@@ -96,6 +100,8 @@ size_t bytes_of(const Message& message, std::string_view field) {
     return field == "name" ? hello->name.size() : field == "build" ? hello->build.size() : 0;
   if (const auto* push = std::get_if<Push>(&message))
     return field == "payload" ? push->payload.size() : 0;
+  if (const auto* exchange = std::get_if<Exchange>(&message))
+    return field == "statistic_bits" ? exchange->statistics.size() * sizeof(float) : 0;
   if (const auto* enrol = std::get_if<Enrol>(&message))
     return field == "secret" ? enrol->secret.size() : enrol->public_key.size();
   return 0;
@@ -151,8 +157,9 @@ std::vector<Sent> messages_of(const ServerOptions& options, const EncodedUpdate&
   const Hello hello{"greenhouse", 1, 1, 1, kVersionText, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   const Heartbeat beat{1, 1, 1, 1, true};
   const Push push{1, 1, 1, 1, 1, update.chunks.front()};
-  const Exchange exchange{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, true, {{1, 1, 1, 1}},
-                          1, 1, 1, 1, 1};
+  const std::vector<float> seen(statistic_count(options.run.model.layout), 1.0f);
+  const Exchange exchange{1, 1, 1, 1, 1, 1, 1,   1, 1, 1, 1, 1, 1, true, {{1, 1, 1, 1}},
+                          1, 1, 1, 1, 1, 1, seen};
   const size_t parts = update.chunks.size();
   std::vector<Sent> messages = {
       {enrol, "once, to join a fleet"},
