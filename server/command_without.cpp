@@ -21,7 +21,8 @@ class OtherMaster {
         worker_(worker),
         last_sequence_(last_sequence),
         master_(core.master().begin(), core.master().end()),
-        sum_(master_.size()) {}
+        sum_(master_.size()),
+        statistics_(core.statistics()) {}
 
   Status move(const ModelMove& move);
   const std::vector<float>& master() const { return master_; }
@@ -29,6 +30,7 @@ class OtherMaster {
 
  private:
   Status apply(const ModelMove& move);
+  Status pool(std::span<const RecordedUpdate* const> others, double remembered_rows);
 
   const ParameterLayout& layout_;
   const uint64_t seed_;
@@ -36,6 +38,7 @@ class OtherMaster {
   const uint32_t worker_;
   const uint64_t last_sequence_;
   std::vector<float> master_, sum_;
+  StatisticsPool statistics_;
   // Of the worker's newest update. While it is a member a divisor over members has it in every
   // close; that is taken to be from its first update to its last.
   float member_weight_ = 0;
@@ -50,8 +53,21 @@ Status OtherMaster::move(const ModelMove& move) {
       for (float& value : master_) value *= move.keep;
       break;
     case ModelMove::Kind::kPublish:
+      statistics_.publish(master_);
+      break;
     case ModelMove::Kind::kDrop:
       break;
+  }
+  return {};
+}
+
+Status OtherMaster::pool(std::span<const RecordedUpdate* const> others, double remembered_rows) {
+  bool first = true;
+  for (const RecordedUpdate* update : others) {
+    if (update->statistics.rows == 0) continue;
+    PACELINE_TRY(statistics_.check(update->statistics, UINT64_MAX));
+    if (std::exchange(first, false)) statistics_.weigh_at_most(remembered_rows);
+    statistics_.add(update->statistics);
   }
   return {};
 }
@@ -72,6 +88,7 @@ Status OtherMaster::apply(const ModelMove& move) {
     return fail(Code::kUnsupported,
                 "its journals hold the model that updates led to, not the updates; serve the run "
                 "with journal = \"payload\" and aggregate = \"mean\"");
+  PACELINE_TRY(pool(others, move.remembered_rows));
   const float divisor = move.divisor - own_weight;
   if (others.empty() || !(divisor > 0)) return {};
   for (uint32_t chunk = 0; chunk < layout_.chunk_count(); ++chunk) {

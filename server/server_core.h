@@ -127,6 +127,7 @@ class ServerCore {
   uint32_t checksum() const { return checksum_; }
   std::span<const float> published() const { return published_; }
   std::span<const float> master() const { return master_; }
+  const StatisticsPool& statistics() const { return statistics_; }
   std::span<const Member> members() const { return members_; }
   const Directive& directive() const { return directive_; }
   const ContentPolicy& content() const { return director_.content(); }
