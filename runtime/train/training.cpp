@@ -136,7 +136,13 @@ OptimizerOptions optimizer_of(const TrainingSpec& training) {
 
 // Sparse rows touch few weights, and what is not touched has to stay where it is.
 Status check_sparse(ConfigSection& section, const RunSpec& run) {
-  if (run.model.sparse_entries() == 0 || optimizer_of(run.training).keeps_untouched()) return {};
+  if (run.model.sparse_entries() == 0) return {};
+  if (run.training.proximal > 0)
+    return fail(Code::kInvalidArgument,
+                "%s: sparse rows touch few weights in a step, and proximal would move all; leave "
+                "it out",
+                section.place_of("proximal").c_str());
+  if (optimizer_of(run.training).keeps_untouched()) return {};
   return fail(Code::kInvalidArgument,
               "%s: sparse rows touch few weights in a step, and momentum, weight_decay and the "
               "averages of adam and rmsprop would move all; give momentum = 0 and optimizer = "
@@ -156,6 +162,7 @@ Result<RunSpec> parse_run(std::string_view toml) {
   section.read("rate", &training.rate, 1e-9, 100);
   PACELINE_TRY(read_optimizer(section, &training));
   section.read("keep", &training.keep, 0.5, 1);
+  section.read("proximal", &training.proximal, 0, 1000);
   section.read("seed", &training.seed, 0, INT64_MAX);
   PACELINE_TRY(read_loss(section, run.model, &training.loss));
   PACELINE_TRY(section.finish());

@@ -27,6 +27,9 @@ struct TrainingSpec {
   double momentum = 0.9;
   OptimizerOptions optimizer;  // but for beta1, which is `momentum`
   double keep = 1;
+  // Pulls local steps back to the round's model: adds this times (weights - published) to a
+  // gradient (FedProx, Li et al. 2020); 0: off.
+  double proximal = 0;
   uint64_t seed = 1;
   LossOptions loss;
 };

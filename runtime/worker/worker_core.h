@@ -203,6 +203,7 @@ class WorkerCore {
   // worker_round.cpp: training and the books.
   void begin_period(TimeUs now);
   void train_unit(TimeUs now);
+  void pull_back();
   void evaluate_unit(TimeUs now);
   void after_unit(TimeUs now);
   bool accumulating() const { return directive_.tau == 1; }

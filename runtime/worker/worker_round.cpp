@@ -118,6 +118,7 @@ void WorkerCore::train_unit(TimeUs now) {
   if (accumulating()) {
     for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] += gradient_[i];
   } else {
+    pull_back();
     optimizer_->step(gradient_, run_.trainer->touched(), directive_.rate, local_);
   }
   ++period_units_;
@@ -129,6 +130,12 @@ void WorkerCore::train_unit(TimeUs now) {
   step_us_ = step_us_ == 0 ? took : 0.8 * step_us_ + 0.2 * took;
   unit_started_ = now;
   after_unit(now);
+}
+
+void WorkerCore::pull_back() {
+  const auto share = static_cast<float>(run_.spec.training.proximal);
+  if (share == 0) return;
+  for (size_t i = 0; i < gradient_.size(); ++i) gradient_[i] += share * (local_[i] - published_[i]);
 }
 
 void WorkerCore::after_unit(TimeUs now) {

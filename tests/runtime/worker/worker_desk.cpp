@@ -7,9 +7,9 @@ namespace {
 std::string run_text(const DeskSettings& settings) {
   return format_text(
       "[model]\ninput = [%u]\nclasses = %u\n%s[[layer]]\ntype = \"dense\"\nunits = %u\n"
-      "[training]\nbatch = %u\nrate = %.17g\nmomentum = %.17g\nseed = 3\n",
+      "[training]\nbatch = %u\nrate = %.17g\nmomentum = %.17g\nproximal = %.17g\nseed = 3\n",
       settings.inputs, settings.units, settings.layers.c_str(), settings.units, settings.batch,
-      settings.rate, settings.momentum);
+      settings.rate, settings.momentum, settings.proximal);
 }
 
 }  // namespace

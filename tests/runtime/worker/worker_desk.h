@@ -75,6 +75,7 @@ struct DeskSettings {
   uint64_t held_out_rows = 0;
   double rate = 0.1;
   double momentum = 0.0;
+  double proximal = 0.0;
   uint32_t inputs = 20;  // 20 x 3 weights and 3 biases: two blocks
   uint32_t units = 3;
   std::string layers = {};  // in front of the weights

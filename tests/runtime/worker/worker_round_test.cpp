@@ -99,6 +99,25 @@ TEST_SUITE("worker/round") {
     CHECK(off < 1e-6);
   }
 
+  TEST_CASE(
+      "proximal pulls local steps back to the round's model, and the next round's to its own") {
+    WorkerDesk desk({.batch = 32, .proximal = 2});
+    desk.connect(directive_of(3));
+    for (uint64_t round = 0; round < 2; ++round) {
+      desk.work(3);
+      CHECK(desk.take_update().steps == 3);
+      const double off = worst(desk, desk.decoded(), [&](uint64_t i) {
+        const auto start = static_cast<double>(desk.model[static_cast<size_t>(i)]);
+        double w = start;
+        for (uint64_t step = 3 * round; step < 3 * round + 3; ++step)
+          w -= 0.1 * (w - PullTrainer::mean_target(32 * step, 32, i) + 2 * (w - start));
+        return (start - w) / 0.1;
+      });
+      CHECK(off < 1e-6);
+      desk.grant(directive_of(3));
+    }
+  }
+
   TEST_CASE("without rows yet: neither steps nor evaluations, and both once there are some") {
     WorkerDesk desk({.held_out_rows = 10});
     Directive directive = directive_of(2);
