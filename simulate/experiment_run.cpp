@@ -97,6 +97,33 @@ class ControlSet {
   std::vector<RecordPoint> curve_;
 };
 
+// What the Director chose, whenever it was something else.
+class DecisionLog {
+ public:
+  void look(TimeUs now, const ServerCore& server) {
+    const Directive& next = server.directive();
+    std::vector<std::string> reasons;
+    const auto note = [&](bool changed, const std::string& reason) {
+      if (changed) reasons.push_back(reason);
+    };
+    note(next.tau != tau_, next.reason);
+    note(next.codec_up != codec_up_, server.content().reason_up());
+    note(next.codec_down != codec_down_, server.content().reason_down());
+    if (reasons.empty()) return;
+    tau_ = next.tau;
+    codec_up_ = next.codec_up;
+    codec_down_ = next.codec_down;
+    decisions_.push_back({to_seconds(now), tau_, codec_info(static_cast<CodecId>(codec_up_)).name,
+                          codec_info(static_cast<CodecId>(codec_down_)).name, std::move(reasons)});
+  }
+  const std::vector<RecordDecision>& decisions() const { return decisions_; }
+
+ private:
+  uint32_t tau_ = 0;  // none yet
+  uint8_t codec_up_ = UINT8_MAX, codec_down_ = UINT8_MAX;
+  std::vector<RecordDecision> decisions_;
+};
+
 void note_accuracy(const std::vector<RecordPoint>& curve, RunRecord* record) {
   const size_t last = std::min<size_t>(curve.size(), 5);
   if (last == 0) return;
@@ -169,6 +196,7 @@ Result<std::unique_ptr<RunRecord>> run_plan(const RunPlan& plan, const Experimen
 
   const TimeUs planned = to_us(plan.seconds);
   const TimeUs evaluate_every = std::max<TimeUs>(1, to_us(plan.evaluate_every_s));
+  DecisionLog decisions;
   TimeUs next_look = 0;
   bool stopped = false;
   Status failure;
@@ -178,6 +206,7 @@ Result<std::unique_ptr<RunRecord>> run_plan(const RunPlan& plan, const Experimen
     const TimeUs now = fleet->now();
     server.set_progress(std::min(1.0, static_cast<double>(now) / static_cast<double>(planned)));
     if (now >= planned) server.finish(now);
+    decisions.look(now, server);
     if (now >= next_look) {
       next_look += evaluate_every;
       failure = control.look(*fleet, server);
@@ -190,6 +219,7 @@ Result<std::unique_ptr<RunRecord>> run_plan(const RunPlan& plan, const Experimen
   fleet->end_spans();
   if (invariants.broken().empty()) PACELINE_TRY(control.look(*fleet, server));
   auto record = std::make_unique<RunRecord>(summarize(plan, *fleet, control));
+  record->decisions = decisions.decisions();
   if (!invariants.broken().empty())
     record->broken =
         format_text("seed %llu, %.6f s: %s", static_cast<unsigned long long>(plan.seed),

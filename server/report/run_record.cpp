@@ -19,6 +19,20 @@ Json target_json(const TargetRecord& target) {
           {"exchanges", target.exchanges}};
 }
 
+Json decision_json(const RecordDecision& decision) {
+  return {{"seconds", decision.seconds},
+          {"tau", decision.tau},
+          {"up", decision.codec_up},
+          {"down", decision.codec_down},
+          {"reasons", decision.reasons}};
+}
+
+RecordDecision read_decision(const Json& json) {
+  return {json.at("seconds").get<double>(), json.at("tau").get<uint32_t>(),
+          json.at("up").get<std::string>(), json.at("down").get<std::string>(),
+          json.at("reasons").get<std::vector<std::string>>()};
+}
+
 RunRecord read_record(const Json& json) {
   RunRecord record;
   record.point = json.at("point").get<size_t>();
@@ -42,6 +56,8 @@ RunRecord read_record(const Json& json) {
   record.waiting_share = json.at("waiting_share").get<double>();
   record.checksum = json.at("model_checksum").get<std::string>();
   record.broken = json.at("broken").get<std::string>();
+  for (const Json& decision : json.at("decisions"))
+    record.decisions.push_back(read_decision(decision));
   for (const Json& point : json.at("curve"))
     record.curve.push_back({point.at(0).get<double>(), point.at(1).get<uint64_t>(),
                             point.at(2).get<uint64_t>(), number_of(point.at(3)),
@@ -61,9 +77,12 @@ TargetRecord target_record(const std::vector<RecordPoint>& curve, double accurac
 }
 
 std::string record_json(const RunRecord& record) {
-  Json settings = Json::object(), targets = Json::array(), curve = Json::array();
+  Json settings = Json::object(), targets = Json::array(), curve = Json::array(),
+       decisions = Json::array();
   for (const auto& [key, value] : record.settings) settings[key] = value;
   for (const TargetRecord& target : record.targets) targets.push_back(target_json(target));
+  for (const RecordDecision& decision : record.decisions)
+    decisions.push_back(decision_json(decision));
   for (const RecordPoint& point : record.curve)
     curve.push_back(Json::array(
         {point.seconds, point.bytes, point.exchanges, number(point.accuracy), number(point.loss)}));
@@ -84,6 +103,7 @@ std::string record_json(const RunRecord& record) {
                      {"waiting_share", record.waiting_share},
                      {"model_checksum", record.checksum},
                      {"broken", record.broken},
+                     {"decisions", decisions},
                      {"curve", curve}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -29,6 +29,15 @@ struct TargetRecord {
   uint64_t exchanges = 0;
 };
 
+// What the server chose, from a moment on, and why.
+struct RecordDecision {
+  double seconds = 0;
+  uint32_t tau = 0;
+  std::string codec_up;
+  std::string codec_down;
+  std::vector<std::string> reasons;  // of what changed, in the order above
+};
+
 struct RunRecord {
   size_t point = 0;                                           // of the grid
   std::vector<std::pair<std::string, std::string>> settings;  // what the grid varies, in its order
@@ -47,6 +56,7 @@ struct RunRecord {
   std::string checksum;      // of the last published model
   std::vector<TargetRecord> targets;
   std::vector<RecordPoint> curve;
+  std::vector<RecordDecision> decisions;
   std::string broken;  // which invariant, when and where; empty: all held
 };
 

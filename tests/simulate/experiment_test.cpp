@@ -124,6 +124,12 @@ TEST_SUITE("simulate/experiment") {
     CHECK(run["steps"].get<uint64_t>() > 100);
     CHECK(run["targets"][0]["bytes"].get<uint64_t>() > 0);
     CHECK(run["model_checksum"].get<std::string>().size() == 8);
+    const nlohmann::json& begin = run["decisions"][0];
+    CHECK(begin["seconds"] == 0.0);
+    CHECK(begin["tau"].get<int>() > 0);
+    CHECK(begin["reasons"].size() == 3);
+    for (const nlohmann::json& decision : run["decisions"])
+      CHECK_FALSE(decision["reasons"][0].get<std::string>().empty());
   }
 
   TEST_CASE("what is done is not run again, and what has changed is") {
