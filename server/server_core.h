@@ -158,8 +158,8 @@ class ServerCore {
     std::vector<Bytes> chunks;
   };
   struct RoundTimes {
-    double step_us = 0;      // of the slowest contributor
-    double exchange_us = 0;  // of the round beside its computing
+    double step_us = 0;      // of the slowest contributor that does not do less
+    double exchange_us = 0;  // of the round beside its computing: waiting for those who do, too
   };
   struct PartialEvaluation {
     FleetEvaluation sum;
@@ -212,6 +212,8 @@ class ServerCore {
   void measure_round(std::span<Member* const> contributors, TimeUs now);
   void watch_speeds();
   uint32_t tau_of(const Member& member) const;
+  // Far slower than the others of an elastic round, for some rounds now (docs/decisions/0012).
+  bool does_less(const Member& member) const;
   double typical(double RoundTimes::*part) const;
   float divisor_of(std::span<Member* const> members) const;
   std::vector<Member*> counted_members();

@@ -12,9 +12,11 @@ namespace paceline {
 namespace {
 constexpr size_t kRoundTimesKept = 9;  // their median: a start or a hiccup is one of them
 // A member whose step takes more than so many times the median's, for so many rounds running, does
-// as many steps as the median does in its time.
+// as many steps as the median does in its time. Who is tens of times as slow costs the others tens
+// of steps for each of its own: such a round counts as many.
 constexpr double kSlowFactor = 3;
 constexpr uint32_t kSlowRounds = 5;
+constexpr double kVerySlowFactor = 10;
 }  // namespace
 
 std::vector<Member*> ServerCore::counted_members() {
@@ -225,11 +227,9 @@ void ServerCore::measure_round(std::span<Member* const> contributors, TimeUs now
     --rounds_unmeasured_;
   } else if (round_opened_at_ != kNever) {
     RoundTimes times;
-    for (const Member* member : contributors) {
-      const uint32_t tau = member->tau > 0 ? member->tau : directive_.tau;
-      times.step_us =
-          std::max(times.step_us, static_cast<double>(member->step_us) * tau / directive_.tau);
-    }
+    for (const Member* member : contributors)
+      if (!does_less(*member))
+        times.step_us = std::max(times.step_us, static_cast<double>(member->step_us));
     const double rest =
         static_cast<double>(now - round_opened_at_) - times.step_us * directive_.tau;
     times.exchange_us = std::max(rest, 0.0);
@@ -248,14 +248,22 @@ void ServerCore::watch_speeds() {
   std::nth_element(steps.begin(), middle, steps.end());
   median_step_us_ = *middle;
   for (Member& member : members_) {
-    const bool slow = static_cast<double>(member.step_us) > kSlowFactor * median_step_us_;
-    member.slow_rounds = slow ? member.slow_rounds + 1 : 0;
-    if (member.slow_rounds == kSlowRounds && pace_->elastic())
+    const double factor = static_cast<double>(member.step_us) / median_step_us_;
+    const bool did_less = does_less(member);
+    const auto weight =
+        static_cast<uint32_t>(std::clamp(factor / kVerySlowFactor, 1.0, 1.0 * kSlowRounds));
+    member.slow_rounds =
+        factor > kSlowFactor ? std::min(member.slow_rounds + weight, kSlowRounds) : 0;
+    if (does_less(member) && !did_less)
       log_info(
           "worker %s takes %.3g times as long for a step as the others: it does less, and they "
           "wait less",
-          member.name.c_str(), static_cast<double>(member.step_us) / median_step_us_);
+          member.name.c_str(), factor);
   }
+}
+
+bool ServerCore::does_less(const Member& member) const {
+  return pace_->elastic() && member.slow_rounds >= kSlowRounds;
 }
 
 // Its share of the directive's.
@@ -263,7 +271,7 @@ uint32_t ServerCore::tau_of(const Member& member) const {
   // Without rounds nobody waits for a thin link but its own worker.
   if (!pace_->has_rounds() && member.link.known())
     return director_.tau_of({static_cast<double>(member.step_us), member.link.cost()}, member.tau);
-  if (!pace_->elastic() || member.slow_rounds < kSlowRounds) return directive_.tau;
+  if (!does_less(member)) return directive_.tau;
   const double share = median_step_us_ / static_cast<double>(member.step_us);
   return std::max(1u, static_cast<uint32_t>(directive_.tau * share));
 }
@@ -459,7 +467,9 @@ void ServerCore::compose_directive() {
     if (!member.counted) continue;
     facts.held_out_rows_max = std::max(facts.held_out_rows_max, member.held_out_rows);
     if (member.link.known())
-      worker_costs_.push_back({static_cast<double>(member.step_us), member.link.cost()});
+      worker_costs_.push_back(
+          {does_less(member) ? median_step_us_ : static_cast<double>(member.step_us),
+           member.link.cost()});
   }
   facts.workers = worker_costs_;
   const Directive before = std::exchange(directive_, director_.compose(facts));

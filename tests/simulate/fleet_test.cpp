@@ -311,6 +311,20 @@ TEST_SUITE("simulate/fleet") {
     CHECK(slow_steps <= 24);
   }
 
+  TEST_CASE("while a round waits for one step of a board, the others use that time") {
+    FleetOptions options = test::toy_fleet({.workers = 5, .rows_per_worker = 6400});
+    options.server.pace = "compat";
+    options.server.freq = "trend:2";
+    options.workers[4].step_us = 500'000;  // the others: 5 ms
+    const std::unique_ptr<Fleet> fleet = started(std::move(options));
+    // A hundred times as slow is seen in one round; then tau follows what a round takes anyway.
+    REQUIRE(fleet->run(kMinute, [&] { return fleet->server().directive().tau >= 32; }));
+    CHECK(fleet->server().round() < 20);
+    const uint64_t fast_before = fleet->totals(0).steps, round_before = fleet->server().round();
+    REQUIRE(fleet->run(kMinute, [&] { return fleet->server().round() >= round_before + 10; }));
+    CHECK(fleet->totals(0).steps - fast_before > 10 * 64);
+  }
+
   TEST_CASE("without rounds a thin link makes its own worker's exchanges rare, nobody else's") {
     FleetOptions options = test::toy_fleet({.workers = 4, .hidden = 600});
     options.server.pace = "asp";
