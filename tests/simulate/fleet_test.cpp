@@ -335,7 +335,7 @@ TEST_SUITE("simulate/fleet") {
     thin.link = {1e6, 1e6};
     options.workers[3].link = thin;
     const std::unique_ptr<Fleet> fleet = started(std::move(options));
-    fleet->run(kMinute, [&] { return fleet->now() >= 4'000'000; });
+    fleet->run(kMinute, [&] { return fleet->now() >= 20'000'000; });
     const auto steps_per_exchange = [&](size_t i) {
       const WorkerTotals totals = fleet->totals(i);
       return static_cast<double>(totals.steps) / static_cast<double>(totals.exchanges);
