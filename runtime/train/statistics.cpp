@@ -78,6 +78,7 @@ void StatisticsPool::merge(double rows, Of of) {
 }
 
 void StatisticsPool::take_batch(uint64_t rows, std::span<float> gradient) {
+  if (!used()) return;
   const auto count = static_cast<double>(rows);
   merge(count, [&](const Place& place, size_t i) {
     const double variance = static_cast<double>(gradient[place.offset + place.channels + i]);

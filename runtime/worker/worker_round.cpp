@@ -180,6 +180,7 @@ void WorkerCore::cut(TimeUs now) {
   encode_pending(codec, scratch_);
   base_ = local_;
   period_units_ = 0;
+  seen_.clear();
   enter(Phase::kPush, now);
   push_next();
 }
@@ -266,6 +267,7 @@ void WorkerCore::absorb_period() {
   }
   for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] = local_[i] - base_[i];
   period_units_ = 0;
+  seen_.clear();
   const bool finite = !not_finite_ && std::ranges::all_of(scratch_, [](float value) {
     return std::fabs(value) < 0x1p118f;
   });

@@ -84,6 +84,25 @@ TEST_SUITE("worker/round") {
     CHECK(desk.take_update().statistic_rows == 128);
   }
 
+  TEST_CASE("whoever leaves while it fetches sends no statistics twice") {
+    for (const char* layers : {"", "[[layer]]\ntype = 'batch_norm'\n"}) {
+      WorkerDesk desk({.batch = 128, .layers = layers});
+      desk.connect(directive_of(1));
+      desk.work(*layers == 0 ? 8 : 1);
+      const bool has_statistics = desk.take_update().statistic_rows == 128;
+      CHECK(has_statistics == (*layers != 0));
+      ++desk.publication;
+      ++desk.round;
+      desk.reply(Lane::kExchange, desk.granted(directive_of(1)));
+      REQUIRE(desk.asked<Fetch>() != nullptr);
+      desk.leave();
+      const Exchange exchange = desk.take_update();
+      CHECK(exchange.leaving);
+      CHECK(exchange.statistic_rows == 0);
+      CHECK(exchange.statistics.empty());
+    }
+  }
+
   TEST_CASE("tau 3 is three steps, each from where the last one ended") {
     WorkerDesk desk({.batch = 32});
     desk.connect(directive_of(3));
