@@ -1,6 +1,8 @@
 #include "runtime/worker/worker_state.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "runtime/base/limits.h"
 
@@ -33,7 +35,7 @@ Result<std::deque<double>> get_norms(ByteReader* in) {
 Result<std::vector<float>> get_flat(size_t count, ByteReader* in) {
   PACELINE_ASSIGN(const ByteSpan raw, in->get_bytes(count * sizeof(float)));
   std::vector<float> flat(count);
-  std::memcpy(flat.data(), raw.data(), raw.size());
+  std::ranges::copy(raw, std::as_writable_bytes(std::span(flat)).begin());
   for (const float value : flat)
     if (!(std::fabs(value) < 0x1p118f)) return fail(Code::kCorrupt, "a value that is not finite");
   return flat;

@@ -1,5 +1,6 @@
 #include "tests/faults/storm_board.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -24,13 +25,9 @@ void StormBoard::tend(TimeUs now) {
   Reply reply;
   while (channel_->receive(&reply, 0)) take(reply, now);
   if (now < ask_at_) return;
-  ask_at_ = kNever;
-  if (session_ != 0) {
-    Heartbeat beat;
-    beat.incarnation = kIncarnation;
-    channel_->send(Lane::kHeartbeat, encode({session_, beat}), kPatienceUs);
-    return;
-  }
+  // Sooner where an answer comes; an answer that never comes must not end the conversation.
+  ask_at_ = now + 2 * kPatienceUs;
+  if (session_ != 0) return beat();
   Hello hello;
   hello.name = name_;
   hello.incarnation = kIncarnation;
@@ -40,6 +37,12 @@ void StormBoard::tend(TimeUs now) {
   hello.feature_count = 8;
   hello.class_count = 3;
   channel_->send(Lane::kExchange, encode({0, hello}), kPatienceUs);
+}
+
+void StormBoard::beat() {
+  Heartbeat beat;
+  beat.incarnation = kIncarnation;
+  channel_->send(Lane::kHeartbeat, encode({session_, beat}), kPatienceUs);
 }
 
 void StormBoard::take(const Reply& reply, TimeUs now) {
@@ -64,7 +67,11 @@ Result<Message> StormBoard::ask(Message message) {
       channel_->send(Lane::kExchange, encode({session_, std::move(message)}), kPatienceUs);
   Reply reply;
   const TimeUs deadline = monotonic_now_us() + 2 * kPatienceUs;
-  while (channel_->receive(&reply, deadline)) {
+  for (TimeUs now = monotonic_now_us(); now < deadline; now = monotonic_now_us()) {
+    if (!channel_->receive(&reply, std::min(deadline, now + kHeartbeatUs))) {
+      beat();
+      continue;
+    }
     if (reply.request != request) continue;
     Result<Envelope> envelope = reply.status.ok() ? decode(reply.message) : fail(reply.status);
     const bool refused = envelope && std::holds_alternative<Refused>(envelope->message);

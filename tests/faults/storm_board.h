@@ -31,6 +31,7 @@ class StormBoard {
 
  private:
   explicit StormBoard(std::string name) : name_(std::move(name)) {}
+  void beat();
   void take(const Reply& reply, TimeUs now);
 
   std::string name_;

@@ -42,7 +42,6 @@ TEST_SUITE("faults/storm") {
     REQUIRE_MESSAGE(report, report.error().message());
     CHECK(report->first.boards == 50);
     CHECK(report->again.boards == 50);
-    CHECK(report->quiet.works > 0);
   }
 
   TEST_CASE("silent connections, half messages and garbage keep no honest board out") {
