@@ -90,10 +90,12 @@ void ServerDaemon::receive_requests(TimeUs deadline) {
         log_warning("%s asks more often than a worker can: it is answered later%s", who.c_str(),
                     more->c_str());
     if (!at) continue;  // dropping the responder drops the request
-    if (*at > now)
+    if (*at > now) {
       later_.emplace(*at, std::move(request));
-    else
-      serve(std::move(request));
+      continue;
+    }
+    serve_due(now);  // what one worker asked before comes first
+    serve(std::move(request));
   }
 }
 

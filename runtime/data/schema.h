@@ -24,8 +24,8 @@
 //
 // Sparse rows (LibSVM) have numbers in place of names:
 //
-//   features = 123            # indices 1 to 123; or hash_bits = 18: any index, hashed to 2^18
-//   places non_zeros = 14            # the most that a row has; the model's input is [2, 14]
+//   features = 123            # indices 1 to 123; or hash_bits = 18: any, hashed to 2^18 places
+//   non_zeros = 14            # the most that a row has; the model's input is [2, 14]
 //   classes = ["-1", "+1"]    # without, the label is a number
 //
 // Without `columns` a file's rows are taken as they stand, and only one scale and offset may be
