@@ -19,7 +19,7 @@ namespace {
 
 std::mutex failures_mutex;
 // By socket. Never destroyed: NNG's threads outlive main().
-auto& failures = *new std::map<uint32_t, std::string>;
+auto& failures = *new std::map<uint32_t, DialFailure>;
 // What TLS said last, until a dial that failed takes it.
 auto& tls_reason = *new std::string;
 
@@ -53,12 +53,13 @@ void note_dial_failure(const char* text) {
   const std::lock_guard lock(failures_mutex);
   const auto entry = failures.find(socket_id);
   if (entry == failures.end() || reason == nullptr || reason[1] != ' ') return;
-  entry->second = reason + 2;
+  entry->second = {.reason = reason + 2, .at = monotonic_now_us()};
   if (std::strstr(text, "tls+tcp://") != nullptr && !tls_reason.empty())
-    entry->second = std::exchange(tls_reason, {});
+    entry->second.reason = std::exchange(tls_reason, {});
   // What NNG makes of a name that no resolver knows.
-  if (entry->second == nng_strerror(NNG_EADDRINVAL))
-    entry->second = "no machine of this name is known here; check it, or give a number: 192.0.2.7";
+  if (entry->second.reason == nng_strerror(NNG_EADDRINVAL))
+    entry->second.reason =
+        "no machine of this name is known here; check it, or give a number: 192.0.2.7";
 }
 
 // Peers cause most of these lines, as often as they like: they are for debugging only.
@@ -151,10 +152,10 @@ void forget_dial_failures(uint32_t socket_id) {
   failures.erase(socket_id);
 }
 
-std::string last_dial_failure(uint32_t socket_id) {
+DialFailure last_dial_failure(uint32_t socket_id) {
   const std::lock_guard lock(failures_mutex);
   const auto entry = failures.find(socket_id);
-  return entry == failures.end() ? std::string() : entry->second;
+  return entry == failures.end() ? DialFailure() : entry->second;
 }
 
 }  // namespace paceline

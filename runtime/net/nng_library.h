@@ -39,11 +39,15 @@ using NngMsg = std::unique_ptr<nng_msg, FreeNngMsg>;
 NngMsg to_nng_msg(const Bytes& bytes);
 Bytes to_bytes(const NngMsg& message);
 
-// NNG tells why a dial failed only to its log. Between watch and forget, the newest reason of that
-// socket is kept ("Connection refused"; empty at first).
+struct DialFailure {
+  std::string reason;  // "Connection refused"
+  TimeUs at = 0;
+};
+// NNG tells why a dial failed only to its log. Between watch and forget, the newest failure of that
+// socket is kept; with an empty reason at first.
 void watch_dial_failures(uint32_t socket_id);
 void forget_dial_failures(uint32_t socket_id);
-std::string last_dial_failure(uint32_t socket_id);
+DialFailure last_dial_failure(uint32_t socket_id);
 
 // From now on connections that fail in their TLS handshake are told of in the log, within limits.
 void report_refused_handshakes();

@@ -66,6 +66,13 @@ class Peers {
     return found;
   }
 
+  std::vector<uint32_t> pipe_ids() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<uint32_t> found;
+    for (const auto& [pipe_id, peer] : peers_) found.push_back(pipe_id);
+    return found;
+  }
+
   // Those that have been silent for too long.
   std::vector<uint32_t> silent(TimeUs now) const {
     const std::lock_guard lock(mutex_);

@@ -3,6 +3,8 @@
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
 
+#include <algorithm>
+
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/net/address.h"
@@ -52,9 +54,14 @@ int ReqSocket::open() {
 }
 
 int ReqSocket::dial() {
+  {
+    const std::lock_guard lock(mutex_);
+    news_at_ = monotonic_now_us();
+  }
   nng_dialer dialer = NNG_DIALER_INITIALIZER;
   int error = nng_dialer_create(&dialer, nng_socket{.id = socket_id_}, address_.c_str());
   if (error != 0) return error;
+  dialer_id_ = dialer.id;
   if (tls_ && (error = secure_dialer(dialer, *tls_)) != 0) return error;
   if (!address_.starts_with("ipc://") &&
       (error = nng_dialer_set_bool(dialer, NNG_OPT_TCP_KEEPALIVE, true)) != 0)
@@ -73,6 +80,7 @@ void ReqSocket::close() {
 void ReqSocket::note(uint32_t pipe_id, Event event) {
   if (tls_) trace_handshakes(event != Event::kGreeted);
   const std::lock_guard lock(mutex_);
+  news_at_ = monotonic_now_us();
   switch (event) {
     case Event::kConnected:
       pipe_id_ = pipe_id;
@@ -99,6 +107,34 @@ void ReqSocket::drop_connection() {
   nng_pipe_close(nng_pipe{.id = pipe_id});
 }
 
+void ReqSocket::revive(TimeUs now) {
+  if (!tls_) return;
+  uint32_t pipe_id = 0;
+  TimeUs news_at = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    pipe_id = pipe_id_;
+    news_at = news_at_;
+  }
+  if (pipe_id != 0) return drop_dead_connection(pipe_id);
+  news_at = std::max(news_at, last_dial_failure(socket_id_).at);
+  if (now - news_at > dial_timeout_us_) dial_afresh();
+}
+
+void ReqSocket::drop_dead_connection(uint32_t pipe_id) {
+  const nng_pipe pipe{.id = pipe_id};
+  if (!is_over(pipe)) return;
+  log_debug("the connection to %s was over: dialing again", address_.c_str());
+  nng_pipe_close(pipe);
+}
+
+void ReqSocket::dial_afresh() {
+  log_debug("nothing heard of a dial to %s: dialing afresh", address_.c_str());
+  nng_dialer_close(nng_dialer{.id = dialer_id_});
+  if (const int error = dial(); error != 0)
+    log_warning("%s can't be dialed: %s", address_.c_str(), nng_strerror(error));
+}
+
 std::string ReqSocket::state() const {
   {
     const std::lock_guard lock(mutex_);
@@ -109,7 +145,7 @@ std::string ReqSocket::state() const {
       return format_text("dialing %s: something answers that is not an edge_server",
                          address_.c_str());
   }
-  const std::string failure = last_dial_failure(socket_id_);
+  const std::string failure = last_dial_failure(socket_id_).reason;
   return format_text("dialing %s: %s", address_.c_str(),
                      failure.empty() ? "no answer yet" : failure.c_str());
 }

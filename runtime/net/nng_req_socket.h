@@ -12,8 +12,10 @@ namespace paceline {
 
 class ReqSocket {
  public:
-  ReqSocket(std::string address, std::optional<TlsOptions> tls)
-      : address_(std::move(address)), tls_(std::move(tls)) {}
+  explicit ReqSocket(const DialOptions& options)
+      : address_(options.address),
+        tls_(options.tls),
+        dial_timeout_us_(from_ms(options.dial_timeout_ms)) {}
   ~ReqSocket() { close(); }
   ReqSocket(const ReqSocket&) = delete;
   ReqSocket& operator=(const ReqSocket&) = delete;
@@ -29,6 +31,9 @@ class ReqSocket {
 
   // Closes the connection, if there is one; the next dial follows.
   void drop_connection();
+  // Ends what NNG waits for in vain: a connection that is over, a dial that nothing is heard of. To
+  // be called about once a second.
+  void revive(TimeUs now);
   // As Channel::state().
   std::string state() const;
 
@@ -38,13 +43,19 @@ class ReqSocket {
   void note(uint32_t pipe_id, Event event);
 
  private:
+  void drop_dead_connection(uint32_t pipe_id);
+  void dial_afresh();
+
   const std::string address_;
   const std::optional<TlsOptions> tls_;
+  const TimeUs dial_timeout_us_;
   uint32_t socket_id_ = 0;
+  uint32_t dialer_id_ = 0;
   bool opened_ = false;
 
   mutable std::mutex mutex_;
   uint32_t pipe_id_ = 0;  // 0: not connected
+  TimeUs news_at_ = 0;    // the newest dialer or connection began, or the connection ended
   bool greeted_ = false;  // the newest connection got past the greeting
   uint64_t connect_count_ = 0;
 };

@@ -132,6 +132,13 @@ TlsPeer tls_peer(const nng_pipe_s& pipe) {
   return peer;
 }
 
+bool is_over(const nng_pipe_s& pipe) {
+  nng_sockaddr remote;
+  // NNG asks the system, which knows nobody at the other end of a socket that has ended.
+  const int error = nng_pipe_get_addr(pipe, NNG_OPT_REMADDR, &remote);
+  return error != 0 && error != NNG_ENOENT;
+}
+
 std::string tls_trace_reason(std::string_view line) {
   unsigned number = 0;
   // Should the connection end now, it is because of us; the alert that says why may get lost with

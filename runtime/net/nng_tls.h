@@ -28,6 +28,13 @@ struct TlsPeer {
 // or the certificate is not a worker's.
 TlsPeer tls_peer(const nng_pipe_s& pipe);
 
+// Whether the connection's socket has ended while NNG still shows the connection.
+//
+// NNG 1.10.1 tells an end under TLS to the operations that wait at that moment. If there is none,
+// because the last bytes came together with the end and are being worked on, nobody ever hears of
+// it: what is received afterwards never comes, and what is sent goes nowhere.
+bool is_over(const nng_pipe_s& pipe);
+
 // What a line of mbedTLS's trace, or of its errors, tells people about a handshake that fails;
 // empty for the others.
 std::string tls_trace_reason(std::string_view line);

@@ -95,6 +95,10 @@ Result<LinkLimit> parse_link(const std::string& text);
 // dials again by itself. Long enough for the largest message at 64 kbit/s.
 inline constexpr uint32_t kSilenceTimeoutMs = 150'000;
 
+// A dial under TLS that neither succeeds nor fails for so long is begun anew. Longer than the
+// longest pause between dials and a handshake with a server that has all its fleet to greet.
+inline constexpr uint32_t kDialTimeoutMs = 90'000;
+
 // Who this end is under "tls+tcp://" and whom it believes: PEM texts. TLS 1.3 only. The key is
 // never logged.
 struct TlsOptions {
@@ -118,7 +122,8 @@ struct DialOptions {
   LinkLimit link;
   uint64_t jitter_seed = 0;                         // of pauses between dials; NNG draws its own
   uint32_t silence_timeout_ms = kSilenceTimeoutMs;  // with requests unanswered; then it dials again
-  std::optional<TlsOptions> tls = std::nullopt;     // with "tls+tcp://", and only then
+  uint32_t dial_timeout_ms = kDialTimeoutMs;
+  std::optional<TlsOptions> tls = std::nullopt;  // with "tls+tcp://", and only then
 };
 
 // Errors: kInvalidArgument for an address or certificate that can't be, kIo with the system's

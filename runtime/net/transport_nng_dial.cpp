@@ -35,6 +35,9 @@ constexpr uint32_t kTimeoutsSuspicious = 3;
 // A long rest is taken in several: NNG counts milliseconds in 32 bits.
 constexpr TimeUs kRestMaxMs = 60'000;
 
+// How often it is made sure that the connection is still one.
+constexpr TimeUs kProbeIntervalUs = from_ms(1000);
+
 struct Outgoing {
   uint64_t request = 0;
   TimeUs sent_at = 0;
@@ -64,7 +67,7 @@ struct Conversation {
 class NngChannel final : public Channel {
  public:
   explicit NngChannel(const DialOptions& options)
-      : socket_(options.address, options.tls),
+      : socket_(options),
         silence_max_us_(from_ms(options.silence_timeout_ms)),
         up_(options.link.up_bits_per_s),
         down_(options.link.down_bits_per_s) {}
@@ -120,6 +123,7 @@ class NngChannel final : public Channel {
   TimeUs unanswered_since_ = 0;    // the first of them was sent
   bool woken_ = false;
   bool closing_ = false;
+  TimeUs probe_at_ = 0;  // of the receiving thread
 };
 
 int NngChannel::open() {
@@ -194,13 +198,16 @@ bool NngChannel::receive(Reply* reply, TimeUs deadline) {
       socket_.drop_connection();
       lock.lock();
     }
+    if (now >= probe_at_) {
+      probe_at_ = now + kProbeIntervalUs;
+      lock.unlock();
+      socket_.revive(now);
+      lock.lock();
+    }
     if (!replies_.empty()) break;
     if (std::exchange(woken_, false) || now >= deadline) return false;
-    const TimeUs until = std::min(deadline, next_timeout);
-    if (until == kNever)
-      changed_.wait(lock);
-    else
-      changed_.wait_for(lock, std::chrono::microseconds(until - now));
+    const TimeUs until = std::min({deadline, next_timeout, probe_at_});
+    changed_.wait_for(lock, std::chrono::microseconds(until - now));
   }
   *reply = std::move(replies_.front());
   replies_.pop_front();

@@ -114,8 +114,9 @@ class RepSocket : public std::enable_shared_from_this<RepSocket> {
   static void on_aio(void* context);
   void complete(Context& context);
   void keep_one_receiving();
+  void sweep_connections(TimeUs now);
   void close_silent_connections(TimeUs now);
-  void end_stuck_handshakes(TimeUs now);
+  void close_dead_connections();
   bool make_request(Context& context, const NngMsg& message, Request* request);
 
   const bool secure_;
@@ -342,8 +343,7 @@ bool RepSocket::receive(Request* request, TimeUs deadline) {
     if (now >= reap_at_) {
       reap_at_ = now + kReapIntervalUs;
       lock.unlock();
-      close_silent_connections(now);
-      end_stuck_handshakes(now);
+      sweep_connections(now);
       lock.lock();
     }
     if (!untaken_.empty()) break;
@@ -389,6 +389,15 @@ void RepSocket::disconnect(const std::string& peer_key) {
   for (const uint32_t pipe_id : peers_.of_key(peer_key)) nng_pipe_close(nng_pipe{.id = pipe_id});
 }
 
+void RepSocket::sweep_connections(TimeUs now) {
+  close_silent_connections(now);
+  if (!secure_ || now < sweep_at_) return;
+  sweep_at_ = now + kSweepIntervalUs;
+  close_dead_connections();
+  if (const size_t count = handshakes_->sweep(peers_.remotes(), now); count > 0)
+    log_debug("%zu connections ended: no handshake in time", count);
+}
+
 void RepSocket::close_silent_connections(TimeUs now) {
   for (const uint32_t pipe_id : peers_.silent(now)) {
     log_debug("connection closed: nothing heard for too long");
@@ -396,11 +405,12 @@ void RepSocket::close_silent_connections(TimeUs now) {
   }
 }
 
-void RepSocket::end_stuck_handshakes(TimeUs now) {
-  if (!handshakes_ || now < sweep_at_) return;
-  sweep_at_ = now + kSweepIntervalUs;
-  if (const size_t count = handshakes_->sweep(peers_.remotes(), now); count > 0)
-    log_debug("%zu connections ended: no handshake in time", count);
+void RepSocket::close_dead_connections() {
+  for (const uint32_t pipe_id : peers_.pipe_ids()) {
+    if (!is_over(nng_pipe{.id = pipe_id})) continue;
+    log_debug("connection closed: it was over");
+    nng_pipe_close(nng_pipe{.id = pipe_id});
+  }
 }
 
 }  // namespace

@@ -175,6 +175,26 @@ TEST_CASE("a server that freezes after the greeting is dialed again") {
   CHECK(dialed_again);
 }
 
+TEST_CASE("a server that says nothing in the handshake is dialed afresh") {
+  const TlsFleet fleet;
+  RawServer server;
+  auto channel = dial_nng({.address = "tls+" + server.address(),
+                           .link = {},
+                           .dial_timeout_ms = 100,
+                           .tls = fleet.worker("patient")});
+  REQUIRE(channel);
+  RawPeer silent(-1), again(-1);
+  REQUIRE(server.accept_within(kCloseTimeoutMs, &silent));
+  bool dialed_again = false;
+  for (int i = 0; i < 100 && !dialed_again; ++i) {
+    Reply reply;
+    (*channel)->receive(&reply, monotonic_now_us() + from_ms(100));
+    dialed_again = server.accept_within(0, &again);
+  }
+  CHECK(dialed_again);
+  CHECK(silent.closed_within(kCloseTimeoutMs));
+}
+
 TEST_CASE("a server that answers above the largest size, or rubbish, ends the connection only") {
   RawServer server;
   auto channel = dial_nng({.address = server.address(), .link = {}});
