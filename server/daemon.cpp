@@ -111,6 +111,7 @@ void ServerDaemon::serve(Request request) {
   if (gate_) {
     if (const Status welcome = gate_->admit(request); !welcome.ok())
       return turn_away(std::move(request), welcome);
+    disconnects_.erase(request.peer_key);  // the list has changed its mind
   }
   const Result<Envelope> envelope = decode(request.message);
   if (!envelope) {

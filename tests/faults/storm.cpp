@@ -15,7 +15,7 @@ namespace paceline::test {
 
 namespace {
 
-constexpr int kWorkPatienceMs = 5'000;  // for enough of a board's work to tell a median
+constexpr int kWorkPatienceMs = 20'000;  // for enough of a board's work to tell a median
 
 double share_of(std::vector<double> times, double share) {
   if (times.empty()) return 0;
