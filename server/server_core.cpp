@@ -86,7 +86,7 @@ ServerCore::ServerCore(ServerOptions options, AggregationChoice aggregation,
   flush_small(master_);
   published_ = master_;
   sum_.assign(elements, 0.0f);
-  checksum_ = model_checksum(published_);
+  checksum_ = start_checksum_ = model_checksum(published_);
   for (const std::string& name : options_.fleet) member_named(name);
   compose_directive();
 }
@@ -242,7 +242,7 @@ Status ServerCore::load(ByteSpan state) {
   if (count > kWorkersMax) return fail(Code::kCorrupt, "%u workers", count);
   for (uint32_t i = 0; i < count; ++i) PACELINE_TRY(load_member(&in, i));
   PACELINE_TRY(director_.restore(&in));
-  checksum_ = model_checksum(published_);
+  checksum_ = start_checksum_ = model_checksum(published_);
   published_version_ = version_;
   deltas_.clear();
   bare_deltas_ = delta_bytes_ = 0;

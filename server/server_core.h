@@ -248,6 +248,7 @@ class ServerCore {
   // server_fetch.cpp: the model goes out.
   void keep_delta(Delta delta);
   bool has_delta_from(uint64_t publication) const;
+  bool start_is_near() const;
   void on_fetch(Member& member, RequestToken token, const Fetch& fetch, TimeUs now);
   void send_key_frame(Member& member, RequestToken token, const Fetch& fetch, TimeUs now);
 
@@ -263,7 +264,7 @@ class ServerCore {
   uint64_t run_checksum_ = 0;  // of the run's text: a saved state belongs to one run
 
   uint64_t generation_ = 1;
-  uint64_t publication_ = 1;
+  uint64_t publication_ = kFirstPublication;
   uint64_t version_ = 0;
   uint64_t round_ = 1;
   uint64_t epoch_ = 0;    // of membership
@@ -274,6 +275,7 @@ class ServerCore {
   StatisticsPool statistics_;
   std::vector<WeightedPayload> payloads_;  // of updates that are applied now, chunk by chunk
   uint32_t checksum_ = 0;
+  uint32_t start_checksum_ = 0;  // of what was published first in this life
   std::deque<Delta> deltas_;
   size_t bare_deltas_ = 0;  // of those the oldest, without their chunks
   size_t delta_bytes_ = 0;

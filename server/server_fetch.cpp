@@ -43,6 +43,11 @@ bool ServerCore::has_delta_from(uint64_t publication) const {
          publication < publication_;
 }
 
+bool ServerCore::start_is_near() const {
+  if (publication_ == kFirstPublication) return true;
+  return has_delta_from(kFirstPublication) && delta_bytes_ < master_.size() * sizeof(float);
+}
+
 void ServerCore::on_fetch(Member& member, RequestToken token, const Fetch& fetch, TimeUs now) {
   if (fetch.generation != generation_)
     return reply(

@@ -189,6 +189,7 @@ void ServerCore::on_hello(RequestToken token, const std::string& peer_identity, 
   welcome.exchange_timeout_ms = options_.exchange_deadline_ms;
   welcome.run = options_.run_text;
   welcome.directive = directive_;
+  if (start_is_near()) welcome.start_checksum = start_checksum_;
   reply(token, std::move(welcome), member.session);
 }
 

@@ -21,6 +21,8 @@ namespace paceline {
 inline constexpr uint32_t kProtocol = 1;     // what this build speaks
 inline constexpr uint32_t kProtocolMin = 1;  // the oldest that it still understands
 
+inline constexpr uint64_t kFirstPublication = 1;  // what training starts from; 0 = none
+
 enum class Verdict : uint8_t { kNone, kApplied, kRefused };
 
 // Why an update was not applied, and so what the worker does with it.
@@ -94,6 +96,8 @@ struct Welcome {
   uint32_t exchange_timeout_ms = 0;
   std::string run;  // description of model and training (TOML)
   Directive directive;
+  // Of the first publication, where deltas from it are shorter than a key frame; 0 = fetch that.
+  uint32_t start_checksum = 0;
   bool operator==(const Welcome&) const = default;
 };
 

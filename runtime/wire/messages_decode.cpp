@@ -86,7 +86,8 @@ Result<Message> read(const wire::Welcome& t) {
                  .heartbeat_ms = t.heartbeat_ms(),
                  .exchange_timeout_ms = t.exchange_timeout_ms(),
                  .run = text(t.run()),
-                 .directive = std::move(directive)};
+                 .directive = std::move(directive),
+                 .start_checksum = t.start_checksum()};
 }
 
 Result<Message> read(const wire::Push& t) {

@@ -50,7 +50,7 @@ Offset<wire::Welcome> add(Builder& builder, const Welcome& m) {
   return wire::CreateWelcome(
       builder, m.session, m.worker_id, m.protocol, m.generation, m.publication, m.checksum,
       m.last_settled, static_cast<wire::Verdict>(m.verdict), m.held, m.next_sequence, m.round,
-      m.seed, m.heartbeat_ms, m.exchange_timeout_ms, run, directive);
+      m.seed, m.heartbeat_ms, m.exchange_timeout_ms, run, directive, m.start_checksum);
 }
 
 Offset<wire::Push> add(Builder& builder, const Push& m) {

@@ -187,6 +187,8 @@ class WorkerCore {
   Status adopt_run(const Welcome& welcome);
   bool rows_differ() const { return run_.rows && *run_.rows != options_; }
   void resume(const Welcome& welcome);
+  // Who knows the run's file can work out what it starts from, if that was not given to it.
+  void begin_at_start(uint32_t checksum);
   void settle_from(const Welcome& welcome, TimeUs now);
   void on_granted(const Granted& granted, TimeUs now);
   void on_refused(const Refused& refused, TimeUs now);

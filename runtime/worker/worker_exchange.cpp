@@ -94,6 +94,16 @@ void WorkerCore::resume(const Welcome& welcome) {
   log_debug("residual checksum %08x", model_checksum(residual_));
 }
 
+void WorkerCore::begin_at_start(uint32_t checksum) {
+  init_parameters(run_.spec.model, run_.spec.training.seed, scratch_);
+  flush_small(scratch_);
+  if (model_checksum(scratch_) != checksum) return;  // the run began with weights from elsewhere
+  published_ = scratch_;
+  publication_ = kFirstPublication;
+  published_checksum_ = checksum;
+  local_publication_ = 0;
+}
+
 void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
   if (welcome.protocol < kProtocolMin || welcome.protocol > kProtocol)
     return fail_with(fail(Code::kUnsupported,
@@ -132,6 +142,7 @@ void WorkerCore::on_welcome(const Welcome& welcome, TimeUs now) {
   }
   generation_ = welcome.generation;
   if (!pending_) last_settled_ = welcome.last_settled;
+  if (publication_ == 0 && welcome.start_checksum != 0) begin_at_start(welcome.start_checksum);
 
   // Steps that this worker sat out: its momentum is that much older.
   const uint64_t missed_rounds = welcome.round > round_ + 1 ? welcome.round - round_ - 1 : 0;

@@ -346,6 +346,25 @@ TEST_SUITE("server/session") {
     CHECK(as<Granted>(honest.exchange(0.01f)) != nullptr);
   }
 
+  TEST_CASE("Welcome vouches for the start while the way from there is shorter than a key frame") {
+    ServerOptions options = desk_options("bsp", 600, 300);
+    options.codec_down = CodecId::kQ8;
+    ServerDesk desk(std::move(options));
+    HandWorker early{&desk, "a"};
+    early.say_hello();
+    const uint32_t start = desk.core().checksum();
+    CHECK(early.welcome.start_checksum == start);
+    for (uint64_t publication = 2; publication < 6; ++publication) {
+      REQUIRE(as<Granted>(early.exchange(0.01f)) != nullptr);
+      REQUIRE(desk.core().publication() == publication);
+      HandWorker late{&desk, format_text("b%d", static_cast<int>(publication))};
+      late.rows = 1;  // too few to be waited for
+      late.say_hello();
+      // Four deltas of eight bits are as long as all the values.
+      CHECK(late.welcome.start_checksum == (publication < 5 ? start : 0));
+    }
+  }
+
   TEST_CASE("one false sequence number does not use up a name") {
     ServerDesk desk(desk_options("bsp"));
     HandWorker worker{&desk, "a"};

@@ -107,7 +107,8 @@ class RandomMessage {
          .heartbeat_ms = u32(),
          .exchange_timeout_ms = u32(),
          .run = text(std::min(payload_bytes_max_, kRunTextBytesMax)),
-         .directive = {}};
+         .directive = {},
+         .start_checksum = u32()};
     fill(m.directive);
   }
   void fill(Push& m) {

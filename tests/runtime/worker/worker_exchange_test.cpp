@@ -1,4 +1,4 @@
-// The conversation by hand: verdicts, refusals, lost answers, new generations, wrong models.
+// The conversation by hand: verdicts, refusals, lost answers, new generations.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -257,24 +257,6 @@ TEST_SUITE("worker/exchange") {
     CHECK(at.desk.core().activity() == Activity::kTrain);
   }
 
-  TEST_CASE("a server that knows less than the worker holds: its model is taken as a key frame") {
-    WorkerDesk desk({});
-    desk.publication = 9;
-    desk.connect(directive_of(2));
-    desk.work(2);
-    desk.take_update();
-    desk.reply(Lane::kExchange, Refused{0, RefusalClass::kStaleSession, "by hand", "none"});
-    desk.publication = 4;
-    desk.reply(Lane::kExchange, desk.welcome(directive_of(2)));
-    desk.take_update();
-    desk.reply(Lane::kExchange, desk.granted(directive_of(2)));
-    REQUIRE(desk.asked<Fetch>() != nullptr);
-    CHECK(desk.asked<Fetch>()->from == 0);
-    desk.serve_model();
-    CHECK(desk.core().publication() == 4);
-    CHECK(desk.core().activity() == Activity::kTrain);
-  }
-
   TEST_CASE("a new generation in the middle of a period keeps what was trained") {
     WorkerDesk desk({});
     desk.connect(directive_of(8, CodecId::kQ8));
@@ -288,60 +270,6 @@ TEST_SUITE("worker/exchange") {
     CHECK_FALSE(all_zero(desk.core().residual()));
     for (size_t i = 0; i < books.produced_sum.size(); ++i)
       CHECK(static_cast<double>(desk.core().residual()[i]) == books.produced_sum[i]);
-  }
-
-  TEST_CASE("a model with another checksum than the server's is asked for again, exactly") {
-    WorkerDesk desk({});
-    desk.connect(directive_of(2));
-    desk.work(2);
-    desk.take_update();
-    ++desk.publication;
-    ++desk.round;
-    desk.reply(Lane::kExchange, desk.granted(directive_of(2)));
-    REQUIRE(desk.asked<Fetch>() != nullptr);
-    CHECK(desk.asked<Fetch>()->from == 1);
-    // A delta that says another checksum than what it leads to.
-    std::vector<float> published = desk.model, moved = desk.model;
-    for (float& value : moved) value *= 1.5f;
-    EncodedUpdate delta;
-    REQUIRE(
-        encode_delta(desk.layout(), CodecId::kQ8, {downlink_seed(3), 2}, moved, published, &delta)
-            .ok());
-    Fetched fetched;
-    fetched.generation = 1;
-    fetched.from = 1;
-    fetched.publication = 2;
-    fetched.chunk_count = 1;
-    fetched.checksum = model_checksum(published) ^ 1;
-    fetched.payload = delta.chunks[0];
-    desk.reply(Lane::kExchange, fetched);
-    CHECK(desk.core().stats().checksum_faults == 1);
-    CHECK(desk.asked<Fetch>() == nullptr);  // not in a tight loop
-    desk.pass_timer();
-    REQUIRE(desk.asked<Fetch>() != nullptr);
-    CHECK(desk.asked<Fetch>()->exact);
-    CHECK(desk.asked<Fetch>()->from == 0);
-    desk.serve_model();
-    CHECK(desk.core().activity() == Activity::kTrain);
-    CHECK(desk.core().published_checksum() == model_checksum(desk.model));
-  }
-
-  TEST_CASE("a held model that is not the server's of that number is fetched exactly") {
-    WorkerDesk desk({});
-    desk.connect(directive_of(2));
-    CHECK(desk.key_frames_served == 1);
-    desk.work(2);
-    const Exchange exchange = desk.take_update();
-    desk.model[0] += 1.0f;  // the server's publication 1 is another one
-    desk.reply(Lane::kExchange, refused(exchange, RefusalClass::kLate));
-    desk.reply(Lane::kExchange, desk.welcome(directive_of(2)));
-    REQUIRE(desk.asked<Fetch>() != nullptr);
-    CHECK(desk.asked<Fetch>()->exact);
-    CHECK(desk.core().stats().checksum_faults == 1);
-    desk.serve_model();
-    CHECK(desk.core().published_checksum() == model_checksum(desk.model));
-    desk.work(2);
-    CHECK(desk.take_update().base_checksum == model_checksum(desk.model));
   }
 
   TEST_CASE("leave: what there is goes in Q8, said to be the last, then it stops") {
