@@ -17,6 +17,9 @@ constexpr double kForwardShareOfStep = 1.0 / 3;
 // The last part of a planned run exchanges at every step: local steps drift apart, and it shows at
 // the end.
 constexpr double kDenseFrom = 0.95;
+// A slowest step that differs by so much is another board's: at the start, that of whoever was
+// first.
+constexpr double kOtherStep = 1.5;
 
 }  // namespace
 
@@ -27,8 +30,13 @@ void Director::observe(const FleetEvaluation& evaluation) { freq_->observe(evalu
 
 void Director::follow_link(const FleetFacts& facts) {
   if (facts.step_us <= 0) return;
-  // After a change of codecs an exchange is another one: the dead band begins anew.
-  if (std::exchange(codecs_changed_, false)) link_tau_ = 1;
+  // With other codecs or another slowest board the dead band begins anew.
+  const bool other_step =
+      facts.step_us >= kOtherStep * link_step_us_ || facts.step_us * kOtherStep <= link_step_us_;
+  if (std::exchange(codecs_changed_, false) || other_step) {
+    link_tau_ = 1;
+    link_step_us_ = facts.step_us;
+  }
   // An exchange should not take longer than the computing between two of them.
   link_tau_ = link_tau(link_tau_, facts.exchange_us, facts.step_us);
   link_reason_ = format_text("an exchange takes %.3g ms, a step %.3g ms", facts.exchange_us / 1e3,

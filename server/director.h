@@ -69,6 +69,7 @@ class Director {
   bool codecs_changed_ = false;  // and nothing was measured since
   bool dense_ = false;           // the end of the run: every step
   uint32_t link_tau_ = 1;        // the least that the link allows; a power of two
+  double link_step_us_ = 0;      // the slowest, when it was found
   std::string link_reason_;
   uint64_t rounds_since_evaluation_ = UINT64_MAX / 2;
 };

@@ -75,6 +75,20 @@ TEST_SUITE("server/director") {
     CHECK(director.compose(facts).tau == 4);
   }
 
+  TEST_CASE("so it is when the slowest board turns out to be another one, but not when it wavers") {
+    Director director = make_director({}, "trend:1");
+    FleetFacts facts;
+    facts.exchange_us = 360'000;
+    facts.step_us = 10'000;  // before the slowest has sent anything
+    CHECK(director.compose(facts).tau == 32);
+    facts.step_us = 20'000;
+    CHECK(director.compose(facts).tau == 16);
+    facts.step_us = 25'000;
+    CHECK(director.compose(facts).tau == 16);
+    facts.step_us = 10'000;
+    CHECK(director.compose(facts).tau == 32);
+  }
+
   TEST_CASE("the last twentieth of a planned run exchanges at every step, whatever the link") {
     CHECK(tau_at("fixed:16", 1000, 1e6, 0.94) == 16);
     CHECK(tau_at("fixed:16", 1000, 1e6, 0.95) == 1);
