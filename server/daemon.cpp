@@ -35,6 +35,11 @@ bool rests_on_nothing(const Message& message) {
          (refused != nullptr && refused->refusal == RefusalClass::kStaleSession);
 }
 
+// Without certificates a connection is all that tells two workers apart.
+const std::string& who_asks(const Request& request) {
+  return request.peer_identity.empty() ? request.peer_address : request.peer_identity;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ServerDaemon>> ServerDaemon::make(ServeConfig config) {
@@ -81,9 +86,7 @@ void ServerDaemon::receive_requests(TimeUs deadline) {
     deadline = 0;
     progress_.bytes_up += request.message.size();
     const TimeUs now = monotonic_now_us();
-    // Without certificates a connection is all that tells two workers apart.
-    const std::string& who =
-        request.peer_identity.empty() ? request.peer_address : request.peer_identity;
+    const std::string& who = who_asks(request);
     const std::optional<TimeUs> at = rates_.take(who, request.message.size(), now);
     if (!at || *at > now)
       if (const std::optional<std::string> more = flood_lines_.pass(now))
@@ -187,20 +190,18 @@ void ServerDaemon::commit(TimeUs now) {
 }
 
 void ServerDaemon::put_off(Request request, TimeUs now) {
-  put_off_.push_back(
-      {std::move(request.responder), now + from_ms(config_.core.exchange_deadline_ms) / 2});
+  const TimeUs until = now + from_ms(config_.core.exchange_deadline_ms) / 2;
+  if (const auto in_its_place =
+          put_off_.add(who_asks(request), std::move(request.responder), until))
+    in_its_place->reply(encode({0, Wait{"the server can't write: " + keeper_->trouble()}}));
 }
 
 // They ask again at once.
 void ServerDaemon::answer_put_off(TimeUs now) {
   const bool stalled = keeper_ && keeper_->stalled();
-  std::erase_if(put_off_, [&](const PutOff& put_off) {
-    if (stalled && now < put_off.until) return false;
-    put_off.responder->reply(encode(
-        {0,
-         Wait{stalled ? "the server can't write: " + keeper_->trouble() : "the server writes"}}));
-    return true;
-  });
+  for (const auto& responder : stalled ? put_off_.take_due(now) : put_off_.take_all())
+    responder->reply(encode({0, Wait{stalled ? "the server can't write: " + keeper_->trouble()
+                                             : "the server writes"}}));
 }
 
 void ServerDaemon::follow_plan(TimeUs now) {

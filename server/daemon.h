@@ -14,6 +14,7 @@
 #include "runtime/base/log_limit.h"
 #include "runtime/net/transport.h"
 #include "server/gate.h"
+#include "server/put_off_requests.h"
 #include "server/request_rates.h"
 #include "server/run_config.h"
 #include "server/run_keeper.h"
@@ -79,12 +80,7 @@ class ServerDaemon {
   std::map<RequestToken, std::unique_ptr<Responder>> waiting_;
   RequestToken next_token_ = 1;
   std::vector<ServerCore::Reply> held_back_;  // until what they rest on is durable
-  // Requests that can't be served while nothing can be written down.
-  struct PutOff {
-    std::unique_ptr<Responder> responder;
-    TimeUs until = 0;
-  };
-  std::vector<PutOff> put_off_;
+  PutOffRequests put_off_;
   std::atomic<Stop> stop_ = Stop::kNone;
   ServerProgress progress_;
   LogLimit broken_lines_;       // about messages that are none
