@@ -30,10 +30,12 @@ void Director::observe(const FleetEvaluation& evaluation) { freq_->observe(evalu
 
 void Director::follow_link(const FleetFacts& facts) {
   if (facts.step_us <= 0) return;
-  // With other codecs or another slowest board the dead band begins anew.
+  // The dead band begins where enough was measured, and anew with other codecs or another slowest
+  // board: what the first rounds cost says little.
   const bool other_step =
       facts.step_us >= kOtherStep * link_step_us_ || facts.step_us * kOtherStep <= link_step_us_;
-  if (std::exchange(codecs_changed_, false) || other_step) {
+  const bool settled = std::exchange(settled_, facts.settled);
+  if (std::exchange(codecs_changed_, false) || other_step || !settled) {
     link_tau_ = 1;
     link_step_us_ = facts.step_us;
   }

@@ -33,6 +33,7 @@ struct FleetFacts {
   // Measured over the last rounds with the present codecs; 0: nothing yet.
   double step_us = 0;                   // of the slowest worker
   double exchange_us = 0;               // of a round, beside computing
+  bool settled = true;                  // that is the median of as many rounds as it ever is
   bool rounds = true;                   // the pace closes rounds over all members
   std::span<const WorkerCost> workers;  // whose link is known
 };
@@ -70,6 +71,7 @@ class Director {
   bool dense_ = false;           // the end of the run: every step
   uint32_t link_tau_ = 1;        // the least that the link allows; a power of two
   double link_step_us_ = 0;      // the slowest, when it was found
+  bool settled_ = false;         // what it was found from
   std::string link_reason_;
   uint64_t rounds_since_evaluation_ = UINT64_MAX / 2;
 };

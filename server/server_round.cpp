@@ -461,6 +461,7 @@ void ServerCore::compose_directive() {
   facts.progress = progress_;
   facts.step_us = typical(&RoundTimes::step_us);
   facts.exchange_us = typical(&RoundTimes::exchange_us);
+  facts.settled = round_times_.size() == kRoundTimesKept;
   facts.rounds = pace_->has_rounds();
   worker_costs_.clear();
   for (const Member& member : members_) {

@@ -89,6 +89,25 @@ TEST_SUITE("server/director") {
     CHECK(director.compose(facts).tau == 32);
   }
 
+  TEST_CASE("what the first rounds cost holds tau nowhere") {
+    for (const bool settled : {false, true}) {
+      Director director = make_director({}, "trend:1");
+      FleetFacts facts;
+      facts.step_us = 20'000;
+      facts.settled = settled;
+      facts.exchange_us = 380'000;
+      CHECK(director.compose(facts).tau == 16);
+      facts.exchange_us = 640'000;
+      CHECK(director.compose(facts).tau == 32);
+      facts.settled = true;
+      facts.exchange_us = 265'000;
+      // Within the dead band of 32.
+      CHECK(director.compose(facts).tau == (settled ? 32 : 16));
+      facts.exchange_us = 420'000;
+      CHECK(director.compose(facts).tau == 32);
+    }
+  }
+
   TEST_CASE("the last twentieth of a planned run exchanges at every step, whatever the link") {
     CHECK(tau_at("fixed:16", 1000, 1e6, 0.94) == 16);
     CHECK(tau_at("fixed:16", 1000, 1e6, 0.95) == 1);
