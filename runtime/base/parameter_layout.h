@@ -52,6 +52,12 @@ struct ChunkRange {
   uint32_t block_count = 0;
 };
 
+// Elements [begin, end) of a flat vector.
+struct ElementRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 class ParameterLayout {
  public:
   ParameterLayout() = default;

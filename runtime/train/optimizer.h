@@ -48,12 +48,6 @@ struct OptimizerOptions {
   bool keeps_untouched() const;
 };
 
-// Elements that weight decay touches.
-struct ElementRange {
-  size_t begin = 0;
-  size_t end = 0;
-};
-
 // What the steps so far have left.
 struct OptimizerState {
   uint32_t steps = 0;  // since a start or a drop, where there are squares

@@ -17,7 +17,7 @@ import sys
 
 # Which layers a folder may include, besides itself. The longest folder that a path lies in counts.
 BELOW_WORKER = ["runtime/base", "runtime/wire", "runtime/net", "runtime/trust", "runtime/data", "runtime/train", "runtime/quant",
-                "runtime/freq"]
+                "runtime/freq", "runtime/privacy"]
 BELOW_SERVER = BELOW_WORKER + ["runtime/content", "runtime/pace"]
 ARROWS = {
     "runtime/base": [],
@@ -25,7 +25,8 @@ ARROWS = {
     "runtime/net": ["runtime/wire", "runtime/base"],
     "runtime/trust": ["runtime/base"],
     "runtime/data": ["runtime/wire", "runtime/base"],
-    "runtime/train": ["runtime/wire", "runtime/base"],
+    "runtime/privacy": ["runtime/base"],
+    "runtime/train": ["runtime/privacy", "runtime/wire", "runtime/base"],
     "runtime/quant": ["runtime/wire", "runtime/base"],
     "runtime/pace": ["runtime/base"],
     "runtime/freq": ["runtime/base"],
