@@ -151,6 +151,28 @@ std::string update_text(const ServerOptions& options, const EncodedUpdate& updat
   return text;
 }
 
+// `rounds`: as many updates of a board are planned; 0: no plan.
+std::string privacy_text(const PrivacySpec& privacy, uint64_t rounds) {
+  std::string text = format_text(
+      "Before it is coded an update is shortened to length %g, and each number gets noise of\n"
+      "sd %g. Training loss and evaluations stay on the board; lengths are of what has noise; how\n"
+      "many rows it has is said as it is. What updates tell of whether a board had learned\n"
+      "anything, and of which of two sets of rows it has, at delta %g:\n",
+      privacy.clip, privacy.clip * privacy.noise, privacy.delta);
+  PrivacySpec of_two = privacy;
+  of_two.noise /= 2;
+  std::vector<uint64_t> counts = {1, 100, 1000, 10'000};
+  if (rounds > 0) counts = {rounds};
+  for (const uint64_t count : counts)
+    text += format_text("  %6llu update%s  epsilon %.4g  of two sets %.4g%s\n",
+                        static_cast<unsigned long long>(count), count == 1 ? " " : "s",
+                        spent_epsilon(privacy, count), spent_epsilon(of_two, count),
+                        rounds > 0 ? ", as planned" : "");
+  if (privacy.epsilon_max > 0)
+    text += format_text("A board that would pass epsilon %g leaves.\n", privacy.epsilon_max);
+  return text;
+}
+
 // Every number is set: one that is 0 takes no room.
 std::vector<Sent> messages_of(const ServerOptions& options, const EncodedUpdate& update) {
   const Enrol enrol{Bytes(10), Bytes(91)};  // a code's half; a P-256 key
@@ -158,8 +180,12 @@ std::vector<Sent> messages_of(const ServerOptions& options, const EncodedUpdate&
   const Heartbeat beat{1, 1, 1, 1, true};
   const Push push{1, 1, 1, 1, 1, update.chunks.front()};
   const std::vector<float> seen(statistic_count(options.run.model.layout), 1.0f);
-  const Exchange exchange{1, 1, 1, 1, 1, 1, 1,   1, 1, 1, 1, 1, 1, true, {{1, 1, 1, 1}},
-                          1, 1, 1, 1, 1, 1, seen};
+  Exchange exchange{1, 1, 1, 1, 1, 1, 1,   1, 1, 1, 1, 1, 1, true, {{1, 1, 1, 1}},
+                    1, 1, 1, 1, 1, 1, seen};
+  if (options.run.privacy) {
+    exchange.training_loss = 0;
+    exchange.evaluations.clear();
+  }
   const size_t parts = update.chunks.size();
   std::vector<Sent> messages = {
       {enrol, "once, to join a fleet"},
@@ -196,6 +222,7 @@ Result<std::string> show_what_leaves(const std::string& run_file) {
       "of "
       "a whole message.\n\n" +
       update_text(options, update);
+  if (options.run.privacy) text += privacy_text(*options.run.privacy, config.rounds);
   for (const Sent& sent : messages_of(options, update)) text += message_text(sent);
   text +=
       "\nNever sent: rows, labels, single predictions, names of its files, columns or classes, its "

@@ -34,6 +34,11 @@ seed = 1
 scale = 0.00392156862745098   # x = value * scale + offset, on every worker
 offset = 0.0
 
+# [privacy]               # noise on every board's updates: docs/privacy.md, before you trust it
+# clip = 0.05             # the longest update, in weight units
+# noise = 0.8             # sd on each of its values, in clips
+# epsilon_max = 50        # a board that has spent it leaves
+
 [communication]
 pace = "compat"           # bsp, asp, ssp:3, ...: edge_server paces lists them
 freq = "trend"            # fixed:16, agreement, ...: edge_server freqs lists them
@@ -120,7 +125,8 @@ Result<ServeConfig> parse_serve_config(std::string_view text, const std::string&
   serve.core.columns_by_name = serve.schema.reads_rows();
 
   PACELINE_ASSIGN(const Config config, Config::parse(text, source));
-  PACELINE_TRY(config.only({"model", "layer", "training", "data", "communication", "server"}));
+  PACELINE_TRY(
+      config.only({"model", "layer", "training", "privacy", "data", "communication", "server"}));
   ServerOptions& core = serve.core;
   std::string codec_up = codec_info(core.codec_up).name,
               codec_down = codec_info(core.codec_down).name;

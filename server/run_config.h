@@ -1,7 +1,7 @@
 // The file that describes a run: `edge_server serve run.toml`.
 //
-// [model], [[layer]], [training] (train/training.h) and [data] (data/schema.h) are what workers are
-// sent. Beside them:
+// [model], [[layer]], [training] (train/training.h), [privacy] (privacy/privacy.h) and [data]
+// (data/schema.h) are what workers are sent. Beside them:
 //   [communication]  pace, freq, codec_up, codec_down, rate_end, warmup_publications
 //   [server]         listen, fleet, start, state, journal, disk_full, checkpoint_ms, min_workers,
 //   heartbeat_ms, exchange_deadline_ms, aggregate, seconds, rounds

@@ -121,6 +121,16 @@ class Control {
   uint64_t offered_ = 0;
 };
 
+// What its boards have spent at most; empty where the run is not private.
+std::string privacy_text(const ServerCore& core) {
+  const std::optional<PrivacySpec>& privacy = core.options().run.privacy;
+  if (!privacy) return "";
+  uint64_t updates = 0;
+  for (const Member& member : core.members()) updates = std::max(updates, member.last_settled);
+  return format_text(", privacy spent: epsilon %.4g at delta %g", spent_epsilon(*privacy, updates),
+                     privacy->delta);
+}
+
 void show_status(const ServerDaemon& daemon, const Control& control) {
   const ServerCore& core = daemon.core();
   uint32_t counted = 0;
@@ -128,7 +138,7 @@ void show_status(const ServerDaemon& daemon, const Control& control) {
   const std::optional<FleetEvaluation>& evaluation = core.last_evaluation();
   log_info(
       "round %llu, publication %llu, %u workers, fleet %s %s%s, %.2f MB up, %.2f MB down, "
-      "every %u steps, %s up (%s), %s down (%s), published within %.2g %% of the model",
+      "every %u steps, %s up (%s), %s down (%s), published within %.2g %% of the model%s",
       static_cast<unsigned long long>(core.round()),
       static_cast<unsigned long long>(core.publication()), counted,
       core.options().run.model.class_count > 0 ? "accuracy" : "r2",
@@ -138,7 +148,8 @@ void show_status(const ServerDaemon& daemon, const Control& control) {
       codec_info(static_cast<CodecId>(core.directive().codec_up)).name,
       core.content().reason_up().c_str(),
       codec_info(static_cast<CodecId>(core.directive().codec_down)).name,
-      core.content().reason_down().c_str(), 100 * core.gap().worst_share);
+      core.content().reason_down().c_str(), 100 * core.gap().worst_share,
+      privacy_text(core).c_str());
 }
 
 // Each worker has a connection, and the soft limit is often too low for a fleet.

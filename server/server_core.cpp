@@ -47,6 +47,23 @@ Status check_aggregation(const ServerOptions& options, AggregationChoice choice,
   return {};
 }
 
+// Private boards say nothing of how well they do, and their updates are mostly noise.
+Status check_private(const ServerOptions& options) {
+  if (!options.run.privacy) return {};
+  if (!options.freq.starts_with("fixed"))
+    return fail(Code::kInvalidArgument,
+                "freq %s follows evaluations or updates, which [privacy] keeps back or hides in "
+                "noise; give freq = \"fixed:16\"",
+                options.freq.c_str());
+  for (const char* pace : {"dsp", "lsp"})
+    if (options.pace.starts_with(pace))
+      return fail(Code::kInvalidArgument,
+                  "pace %s follows the boards' training loss, which [privacy] keeps back; give "
+                  "pace = \"compat\", \"ssp:3\" or another",
+                  options.pace.c_str());
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options,
@@ -58,6 +75,7 @@ Result<std::unique_ptr<ServerCore>> ServerCore::make(ServerOptions options,
   PACELINE_TRY(check_codec_down(options.codec_down));
   PACELINE_ASSIGN(const AggregationChoice aggregation, parse_aggregation(options.aggregate));
   PACELINE_TRY(check_aggregation(options, aggregation, *pace));
+  PACELINE_TRY(check_private(options));
   if (!options.start.empty() && options.start.size() != options.run.model.layout.element_count())
     return fail(Code::kInvalidArgument, "a start of %zu values for a model of %zu",
                 options.start.size(), options.run.model.layout.element_count());

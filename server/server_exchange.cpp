@@ -251,7 +251,9 @@ void ServerCore::judge_norms(std::span<Member* const> holders) {
       squares += payload_norm_squared(layout(), view);
     if (squares <= 0) continue;
     judged.push_back(member);
-    norms.push_back(std::sqrt(squares) / std::max(member->held->steps, 1u));
+    // With noise, updates are alike long however many steps are in them.
+    const uint32_t steps = options_.run.privacy ? 1 : std::max(member->held->steps, 1u);
+    norms.push_back(std::sqrt(squares) / steps);
   }
   const double usual = usual_of_round(norms);
   const bool settling = norm_settling_.settling(generation_, directive_, rounds_done());

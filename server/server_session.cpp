@@ -65,6 +65,10 @@ Status ServerCore::admit(const Hello& hello) const {
         Code::kUnsupported,
         "the worker speaks protocol %u to %u, this server %u to %u; install the same version",
         hello.protocol_min, hello.protocol_max, kProtocolMin, kProtocol);
+  if (options_.run.privacy && hello.protocol_max < kProtocolPrivate)
+    return fail(Code::kUnsupported,
+                "this run has [privacy], of which this worker does not know and would send its "
+                "updates as they are; install the server's version");
   if (options_.columns_by_name) return {};
   const ModelSpec& model = options_.run.model;
   if (hello.feature_count != model.input_features())
@@ -281,7 +285,8 @@ void ServerCore::open_membership(TimeUs now) {
 }
 
 void ServerCore::weigh(Member& member) const {
-  const double rows = static_cast<double>(member.training_rows);
+  // How many rows a board has is no secret of its updates; in a private run it must not become one.
+  const double rows = options_.run.privacy ? rows_full_ : static_cast<double>(member.training_rows);
   member.weight = round_weight(rows_full_ > 0 ? std::min(rows, rows_full_) / rows_full_ : 1);
 }
 

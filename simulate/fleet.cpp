@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/check.h"
+#include "runtime/base/checksum.h"
 
 namespace paceline {
 
@@ -61,6 +62,12 @@ void Fleet::start_worker(Agent& agent) {
   options.feature_count = static_cast<uint32_t>(options_.server.run.model.input_features());
   options.class_count = options_.server.run.model.class_count;
   options.jitter_seed = options_.seed;
+  options.noise_bytes = [draw =
+                             Random(options_.seed, crc32c(std::as_bytes(std::span(options.name))) +
+                                                       (agent.incarnation << 32))](
+                            std::span<std::byte> bytes) mutable {
+    for (std::byte& value : bytes) value = static_cast<std::byte>(draw.next() >> 56);
+  };
   options.unsend = options_.unsend;
   agent.channel = agent.plan.link ? network_->dial(agent.plan.name, *agent.plan.link)
                                   : network_->dial(agent.plan.name);

@@ -128,6 +128,15 @@ Status check_keep(ConfigSection& section, const RunSpec& run) {
   return {};
 }
 
+// What a batch_norm layer says of a board's rows is pooled exactly, without noise.
+Status check_private(const Config& config, const RunSpec& run) {
+  if (!run.privacy || statistic_count(run.model.layout) == 0) return {};
+  return fail(Code::kInvalidArgument,
+              "%s: batch_norm sends means and spreads of a board's rows as they are; take "
+              "group_norm or layer_norm, or leave [privacy] out",
+              config.section("privacy").place_of("clip").c_str());
+}
+
 OptimizerOptions optimizer_of(const TrainingSpec& training) {
   OptimizerOptions options = training.optimizer;
   options.beta1 = static_cast<float>(training.momentum);
@@ -169,21 +178,48 @@ Result<RunSpec> parse_run(std::string_view toml) {
   PACELINE_TRY(check_keep(section, run));
   PACELINE_TRY(check_sparse(section, run));
   PACELINE_TRY(check_batch(section, run));
+  PACELINE_ASSIGN(run.privacy, parse_privacy(config));
+  PACELINE_TRY(check_private(config, run));
   return run;
+}
+
+namespace {
+
+// Of each tensor, what of its layer stays as it started.
+std::vector<Frozen> frozen_of_tensors(const ModelSpec& model) {
+  std::vector<Frozen> frozen;
+  for (const LayerSpec& layer : model.layers)
+    frozen.insert(frozen.end(), find_layer_type(layer.type)->tensor_count(), layer.frozen);
+  PACELINE_CHECK(frozen.size() == model.layout.tensors().size());
+  return frozen;
+}
+
+ElementRange range_of(const TensorSpec& tensor) {
+  return {static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.offset + tensor.count)};
+}
+
+}  // namespace
+
+std::vector<ElementRange> trained_elements(const ModelSpec& model) {
+  std::vector<ElementRange> trained;
+  const std::vector<Frozen> frozen = frozen_of_tensors(model);
+  const std::span<const TensorSpec> tensors = model.layout.tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool bias = tensors[i].tensor_class == TensorClass::kBias;
+    if (tensors[i].tensor_class != TensorClass::kStatistic &&
+        (frozen[i] == Frozen::kNone || (bias && frozen[i] == Frozen::kWeights)))
+      trained.push_back(range_of(tensors[i]));
+  }
+  return trained;
 }
 
 Optimizer make_optimizer(const RunSpec& run) {
   std::vector<ElementRange> weights;
-  std::vector<Frozen> frozen;  // of each tensor
-  for (const LayerSpec& layer : run.model.layers)
-    frozen.insert(frozen.end(), find_layer_type(layer.type)->tensor_count(), layer.frozen);
+  const std::vector<Frozen> frozen = frozen_of_tensors(run.model);
   const std::span<const TensorSpec> tensors = run.model.layout.tensors();
-  PACELINE_CHECK(frozen.size() == tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (const TensorSpec& tensor = tensors[i];
-        tensor.tensor_class == TensorClass::kWeight && frozen[i] == Frozen::kNone)
-      weights.push_back(
-          {static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.offset + tensor.count)});
+    if (tensors[i].tensor_class == TensorClass::kWeight && frozen[i] == Frozen::kNone)
+      weights.push_back(range_of(tensors[i]));
   return Optimizer(optimizer_of(run.training),
                    static_cast<size_t>(run.model.layout.element_count()), weights);
 }

@@ -1,4 +1,5 @@
-// How a model is trained: the settings that the server gives every worker, beside the model itself.
+// How a model is trained: the settings that the server gives every worker, beside the model itself
+// and the noise on its updates (privacy/privacy.h).
 //
 //   [training]
 //   batch = 32          # rows of one local step
@@ -11,10 +12,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/privacy/privacy.h"
 #include "runtime/train/loss.h"
 #include "runtime/train/model.h"
 #include "runtime/train/optimizer.h"
@@ -38,13 +42,16 @@ struct TrainingSpec {
 struct RunSpec {
   ModelSpec model;
   TrainingSpec training;
+  std::optional<PrivacySpec> privacy;
 };
 
-// Other tables than [model], [[layer]] and [training] are left to other readers: [data] to
-// data/schema.h.
-// Errors: as parse_model().
+// Other tables than [model], [[layer]], [training] and [privacy] are left to other readers: [data]
+// to data/schema.h. Errors: as parse_model().
 Result<RunSpec> parse_run(std::string_view toml);
 
 Optimizer make_optimizer(const RunSpec& run);
+
+// What updates may move, in order: neither pads, nor statistics, nor what is frozen.
+std::vector<ElementRange> trained_elements(const ModelSpec& model);
 
 }  // namespace paceline

@@ -18,8 +18,10 @@
 
 namespace paceline {
 
-inline constexpr uint32_t kProtocol = 1;     // what this build speaks
+inline constexpr uint32_t kProtocol = 2;     // what this build speaks
 inline constexpr uint32_t kProtocolMin = 1;  // the oldest that it still understands
+// The oldest whose workers know what a run's [privacy] asks of them.
+inline constexpr uint32_t kProtocolPrivate = 2;
 
 inline constexpr uint64_t kFirstPublication = 1;  // what training starts from; 0 = none
 

@@ -8,11 +8,13 @@
 #include <random>
 #include <thread>
 
+#include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/nearest.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/version.h"
+#include "runtime/trust/certificate.h"
 #include "runtime/worker/live_data.h"
 #include "runtime/worker/local_trainer.h"
 
@@ -75,6 +77,13 @@ Status check_backend(const std::string& name) {
   if (std::ranges::find(known, std::string_view(name)) != known.end()) return {};
   return fail(Code::kInvalidArgument, "--backend '%s' is unknown or not usable on this machine%s",
               name.c_str(), suggest_name(name, known).c_str());
+}
+
+// Without randomness nothing may be sent that should be private.
+void fill_with_noise(std::span<std::byte> bytes) {
+  const Result<Bytes> drawn = random_bytes(bytes.size());
+  PACELINE_CHECK(drawn.has_value());
+  std::ranges::copy(*drawn, bytes.begin());
 }
 
 // Drives one core over one channel.
@@ -252,6 +261,8 @@ Status run_worker(const WorkerDaemonOptions& options) {
   core_options.incarnation = (uint64_t{entropy()} << 32 | entropy()) | 1;
   static_cast<RowCounts&>(core_options) = rows_of(*data);
   core_options.jitter_seed = core_options.incarnation;
+  core_options.noise_bytes = fill_with_noise;
+  core_options.epsilon_max = options.epsilon_max;
 
   WorkerCore core(core_options, make_local_run_factory(data, options.name, options.backend));
   PACELINE_ASSIGN(StateKeeper keeper, StateKeeper::open(options.state, &core));
@@ -273,6 +284,8 @@ Status run_worker(const WorkerDaemonOptions& options) {
   if (data->live) log_info("%s", data->live->text().c_str());
   if (const std::string score = forecast_text(data->forecast); !score.empty())
     log_info("%s", score.c_str());
+  if (const std::optional<PrivacySpec>& privacy = core.run().privacy)
+    log_info("privacy spent: epsilon %.4g at delta %g", core.spent_epsilon(), privacy->delta);
   if (core.stats().lost_count > 0)
     log_info("lost on the way: %.3g in weight units, %llu times", core.stats().lost_gradient_total,
              static_cast<unsigned long long>(core.stats().lost_count));

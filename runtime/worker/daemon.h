@@ -19,6 +19,7 @@ struct WorkerDaemonOptions {
   LocalDataOptions data;
   std::string backend = "auto";
   StateOptions state;
+  double epsilon_max = 0;  // as WorkerOptions has it
   LinkLimit link;
   // Emulates a slower board: a step of a whole batch takes at least so long. 0: as fast as it goes.
   double step_ms = 0;

@@ -220,6 +220,9 @@ int main(int argc, char** argv) {
                  "write at most so much there; 0: only when it ends in order")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  app.add_option("--epsilon-max", options.epsilon_max,
+                 "send only what has noise (the run's [privacy]), and leave before it tells more")
+      ->check(CLI::Range(1e-3, 1e9));
   app.add_option("--shard", shard,
                  "take a part of a common file: 2/4 or 2/4:dirichlet=0.5,seed=7 (counts from 0)");
   app.add_option("--link", link, "emulate a thin link: 1mbit, 64kbit, 10mbit/1mbit (down/up)");

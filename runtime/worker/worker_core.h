@@ -18,6 +18,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/random.h"
 #include "runtime/net/transport.h"
+#include "runtime/privacy/discrete_gaussian.h"
 #include "runtime/quant/codec.h"
 #include "runtime/train/trainer.h"
 #include "runtime/train/training.h"
@@ -70,6 +71,8 @@ struct WorkerOptions : RowCounts {
   std::string build;
   uint64_t incarnation = 1;
   uint64_t jitter_seed = 0;
+  RandomBytes noise_bytes;  // secret; asked only where the run is private
+  double epsilon_max = 0;   // above 0: takes part in private runs only, and up to so much
   bool unsend = true;  // false: what is refused as late is forgotten; shows what un-send is for
 };
 
@@ -173,6 +176,8 @@ class WorkerCore {
   const std::string& run_text() const { return run_text_; }  // empty: none known
   const RunSpec& run() const { return run_.spec; }
   std::span<const float> residual() const { return residual_; }
+  // Of a private run: what this worker has spent at most, all lives together.
+  double spent_epsilon() const;
   void set_observer(MassObserver* observer) { observer_ = observer; }
 
  private:
@@ -215,6 +220,8 @@ class WorkerCore {
   uint32_t micro_batches() const;
   uint32_t steps_done() const;
   void cut(TimeUs now);
+  bool privacy_is_spent(uint64_t updates) const;
+  void make_private(std::span<float> update);
   void encode_pending(CodecId codec, std::span<float> update);
   void absorb_period();  // the round closed without this worker
   void unsend_pending();
@@ -269,6 +276,7 @@ class WorkerCore {
   uint64_t run_checksum_ = 0;
   LocalRun run_;
   std::optional<Optimizer> optimizer_;
+  std::vector<ElementRange> trained_;  // where the run is private
   uint64_t seed_ = 0;
   std::vector<float> published_;  // as every worker of this publication holds it
   std::vector<float> local_;

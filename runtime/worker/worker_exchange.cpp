@@ -9,6 +9,25 @@
 
 namespace paceline {
 
+namespace {
+
+// What a board says that keeps its numbers to itself: it trains, and does not only observe.
+constexpr uint64_t kRowsToTrain = 20;
+
+// What the board itself allows, beside the run; 0: whatever the run says.
+Status insist(double epsilon_max, std::optional<PrivacySpec>* privacy) {
+  if (epsilon_max == 0) return {};
+  if (!*privacy)
+    return fail(Code::kRefused,
+                "this run has no [privacy], and this board sends nothing without noise; start it "
+                "without --epsilon-max, or give the run the table");
+  double& most = (*privacy)->epsilon_max;
+  most = most > 0 ? std::min(most, epsilon_max) : epsilon_max;
+  return {};
+}
+
+}  // namespace
+
 void WorkerCore::say_hello(TimeUs now) {
   transfer_began_ = kNever;
   Hello hello;
@@ -25,6 +44,10 @@ void WorkerCore::say_hello(TimeUs now) {
   hello.held_out_rows = options_.held_out_rows;
   hello.feature_count = options_.feature_count;
   hello.class_count = options_.class_count;
+  if (options_.epsilon_max > 0) {
+    hello.training_rows = std::min(hello.training_rows, kRowsToTrain);
+    hello.held_out_rows = 0;
+  }
   enter(Phase::kConnect, now);
   send(Lane::kExchange, std::move(hello), exchange_timeout_us_);
 }
@@ -37,7 +60,9 @@ Status WorkerCore::adopt_run(const Welcome& welcome) {
     else
       drop_residual("the server has another run");
   }
-  PACELINE_ASSIGN(run_, factory_(welcome.run));
+  PACELINE_ASSIGN(LocalRun run, factory_(welcome.run));
+  PACELINE_TRY(insist(options_.epsilon_max, &run.spec.privacy));
+  run_ = std::move(run);
   run_text_ = welcome.run;
   run_checksum_ = crc32c(std::as_bytes(std::span(run_text_)));
   const size_t elements = static_cast<size_t>(run_.spec.model.layout.element_count());
@@ -45,6 +70,7 @@ Status WorkerCore::adopt_run(const Welcome& welcome) {
     flat->assign(elements, 0.0f);
   optimizer_.emplace(make_optimizer(run_.spec));
   seen_ = StatisticsPool(run_.spec.model.layout);
+  if (run_.spec.privacy) trained_ = trained_elements(run_.spec.model);
   publication_ = 0;
   local_publication_ = 0;
   published_checksum_ = 0;

@@ -5,6 +5,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
+#include "runtime/privacy/mechanism.h"
 #include "runtime/worker/worker_core.h"
 
 namespace paceline {
@@ -78,6 +79,12 @@ uint32_t WorkerCore::steps_done() const { return period_units_ / micro_batches()
 
 void WorkerCore::begin_period(TimeUs now) {
   if (goodbye_sent_ || directive_.finish) return enter(Phase::kStopped, now);
+  // One is kept for the goodbye: its number counts like any other's.
+  if (!leaving_ && privacy_is_spent(next_sequence_ + 1)) {
+    log_info("leaving: another update would pass epsilon_max %g, %.4g is spent",
+             run_.spec.privacy->epsilon_max, spent_epsilon());
+    leaving_ = true;
+  }
   // Without a new publication, as asynchronous paces grant, the worker goes on from where it is.
   if (local_publication_ != publication_) local_ = published_;
   local_publication_ = publication_;
@@ -90,8 +97,9 @@ void WorkerCore::begin_period(TimeUs now) {
   not_finite_ = false;
   if (accumulating()) std::ranges::fill(scratch_, 0.0f);
   if (leaving_) return cut(now);
-  evaluate_next_ =
-      directive_.evaluate && options_.held_out_rows > 0 && evaluated_publication_ != publication_;
+  // What a private run's boards evaluate would leave without noise.
+  evaluate_next_ = directive_.evaluate && !run_.spec.privacy && options_.held_out_rows > 0 &&
+                   evaluated_publication_ != publication_;
   enter(Phase::kTrain, now);
 }
 
@@ -167,13 +175,15 @@ void WorkerCore::cut(TimeUs now) {
   pending.generation = generation_;
   pending.round = round_;
   pending.steps = std::max(steps_done(), 1u);
-  pending.training_loss =
-      period_units_ > 0 ? static_cast<float>(period_loss_ / period_units_) : 0.0f;
+  pending.training_loss = period_units_ > 0 && !run_.spec.privacy
+                              ? static_cast<float>(period_loss_ / period_units_)
+                              : 0.0f;
   pending.evaluations = std::exchange(evaluations_, {});
   pending.waited_us = stats_.waited_us - waited_before_;
   waited_before_ = stats_.waited_us;
 
   for (size_t i = 0; i < scratch_.size(); ++i) scratch_[i] = local_[i] - base_[i];
+  if (run_.spec.privacy) make_private(scratch_);
   transfer_began_ = now;
   const CodecId codec =
       leaving_ ? CodecId::kQ8 : codec_by_wire_id(directive_.codec_up).value_or(CodecId::kQ8);
@@ -183,6 +193,28 @@ void WorkerCore::cut(TimeUs now) {
   seen_.clear();
   enter(Phase::kPush, now);
   push_next();
+}
+
+// An update's number is at least how many there were: no life of this worker reuses one.
+double WorkerCore::spent_epsilon() const {
+  return run_.spec.privacy ? paceline::spent_epsilon(*run_.spec.privacy, next_sequence_ - 1) : 0;
+}
+
+bool WorkerCore::privacy_is_spent(uint64_t updates) const {
+  const std::optional<PrivacySpec>& privacy = run_.spec.privacy;
+  return privacy && privacy->epsilon_max > 0 &&
+         paceline::spent_epsilon(*privacy, updates) > privacy->epsilon_max;
+}
+
+// Before the residual comes to it, which holds what was made private before.
+void WorkerCore::make_private(std::span<float> update) {
+  if (not_finite_) return;
+  if (period_units_ == 0 || privacy_is_spent(pending_->sequence)) {
+    std::ranges::fill(update, 0.0f);
+    return;
+  }
+  if (!paceline::make_private(*run_.spec.privacy, trained_, options_.noise_bytes, update).ok())
+    not_finite_ = true;
 }
 
 void WorkerCore::encode_pending(CodecId codec, std::span<float> update) {
@@ -273,6 +305,8 @@ void WorkerCore::absorb_period() {
   });
   if (!finite) return optimizer_->drop();
   if (observer_ != nullptr) observer_->produced(scratch_);
+  // Without noise it may not be sent, and its noise would cost as much as an update's.
+  if (run_.spec.privacy) return lose(scratch_);
   for (size_t i = 0; i < scratch_.size(); ++i) residual_[i] += scratch_[i];
   flush_small(residual_);
   cap_residual(steps);

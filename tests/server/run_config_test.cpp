@@ -94,6 +94,18 @@ TEST_SUITE("server/run_config") {
               .find("run.toml:10:12: codec_up s1 moves all weights") == 0);
   }
 
+  TEST_CASE("a private run has no batch_norm, whose statistics are exact") {
+    const std::string privacy = "[privacy]\nclip = 0.1\nnoise = 1\n";
+    const Result<ServeConfig> serve = parse_serve_config(kModel + privacy, "run.toml");
+    REQUIRE(serve.has_value());
+    REQUIRE(serve->core.run.privacy.has_value());
+    CHECK(serve->core.run.privacy->noise == 1);
+    const Result<ServeConfig> exact =
+        parse_serve_config(kModel + "[[layer]]\ntype = \"batch_norm\"\n" + privacy, "run.toml");
+    REQUIRE_FALSE(exact.has_value());
+    CHECK(exact.error().message().find("batch_norm sends") != std::string::npos);
+  }
+
   TEST_CASE("a text that is too long to be sent to workers is refused") {
     CHECK(message("#" + std::string(kRunTextBytesMax, 'x')).find("run.toml: ") == 0);
   }

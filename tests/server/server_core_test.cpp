@@ -30,6 +30,17 @@ TEST_SUITE("server/core") {
     CHECK(refused([](ServerOptions& o) { o.aggregate = "krum:1", o.pace = "asp"; }));
     CHECK(refused([](ServerOptions& o) { o.aggregate = "median", o.codec_up = CodecId::kS1r; }));
     CHECK(refused([](ServerOptions& o) { o.aggregate = "trimmed:1", o.codec_up_auto = true; }));
+    const auto refused_private = [&](auto spoil) {
+      return refused([&](ServerOptions& o) {
+        o.run.privacy = PrivacySpec{.clip = 0.1, .noise = 1};
+        spoil(o);
+      });
+    };
+    for (const char* freq : {"trend", "agreement", "adacomm", "budget", "post_local"})
+      CHECK(refused_private([&](ServerOptions& o) { o.freq = freq; }));
+    CHECK(refused_private([](ServerOptions& o) { o.pace = "dsp"; }));
+    CHECK(refused_private([](ServerOptions& o) { o.pace = "lsp"; }));
+    CHECK_FALSE(refused_private([](ServerOptions& o) { o.codec_up_auto = true; }));
     CHECK(refused([](ServerOptions& o) { o.start.assign(5, 0.0f); }));
     CHECK_FALSE(refused([](ServerOptions& o) { o.aggregate = "krum:1", o.codec_up_auto = true; }));
     CHECK_FALSE(refused([](ServerOptions&) {}));

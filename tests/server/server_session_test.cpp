@@ -134,6 +134,24 @@ TEST_SUITE("server/session") {
     CHECK_FALSE(refused([](Hello& h) { h.class_count = 2; }));  // a board may not know every class
   }
 
+  TEST_CASE("a private run takes no worker that does not know what that asks of it") {
+    ServerOptions options = desk_options("bsp");
+    options.run.privacy = PrivacySpec{.clip = 0.1, .noise = 1};
+    ServerDesk desk(std::move(options));
+    Hello hello;
+    hello.name = "old";
+    hello.incarnation = 1;
+    hello.training_rows = 100;
+    hello.feature_count = 4;
+    hello.class_count = 3;
+    hello.protocol_max = kProtocolPrivate - 1;
+    CHECK(refusal_of(desk.ask(0, hello)) == RefusalClass::kNotAllowed);
+    hello.protocol_max = kProtocolPrivate;
+    const std::optional<Message> answer = desk.ask(0, hello);
+    REQUIRE(as<Welcome>(answer) != nullptr);
+    CHECK(as<Welcome>(answer)->protocol == kProtocolPrivate);
+  }
+
   TEST_CASE("a run that names its columns lets everybody in; a second Hello says what was found") {
     ServerOptions options = desk_options("bsp");
     options.columns_by_name = true;

@@ -156,10 +156,10 @@ TEST_SUITE("system/hostile") {
     young.protocol_min = young.protocol_max = 99;
     Refused refused = expect_refused(peer.ask(Envelope{0, old}));
     CHECK(refused.refusal == RefusalClass::kNotAllowed);
-    CHECK(refused.reason == "the worker speaks protocol 0 to 0, this server 1 to 1");
+    CHECK(refused.reason == "the worker speaks protocol 0 to 0, this server 1 to 2");
     CHECK(refused.fix == "install the same version");
     refused = expect_refused(peer.ask(Envelope{0, young}));
-    CHECK(refused.reason == "the worker speaks protocol 99 to 99, this server 1 to 1");
+    CHECK(refused.reason == "the worker speaks protocol 99 to 99, this server 1 to 2");
     victim.ends_in_order();
   }
 

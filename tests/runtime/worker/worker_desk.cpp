@@ -1,5 +1,7 @@
 #include "tests/runtime/worker/worker_desk.h"
 
+#include "tests/runtime/privacy/seeded_bytes.h"
+
 namespace paceline::test {
 
 namespace {
@@ -7,9 +9,11 @@ namespace {
 std::string run_text(const DeskSettings& settings) {
   return format_text(
       "[model]\ninput = [%u]\nclasses = %u\n%s[[layer]]\ntype = \"dense\"\nunits = %u\n"
-      "[training]\nbatch = %u\nrate = %.17g\nmomentum = %.17g\nproximal = %.17g\nseed = 3\n",
+      "[training]\nbatch = %u\nrate = %.17g\nmomentum = %.17g\nproximal = %.17g\nseed = 3\n"
+      "%s%s",
       settings.inputs, settings.units, settings.layers.c_str(), settings.units, settings.batch,
-      settings.rate, settings.momentum, settings.proximal);
+      settings.rate, settings.momentum, settings.proximal,
+      settings.privacy.empty() ? "" : "[privacy]\n", settings.privacy.c_str());
 }
 
 }  // namespace
@@ -25,6 +29,8 @@ WorkerDesk::WorkerDesk(DeskSettings settings)
   options.held_out_rows = settings_.held_out_rows;
   options.feature_count = settings_.inputs;
   options.class_count = settings_.units;
+  options.epsilon_max = settings_.epsilon_max;
+  options.noise_bytes = seeded_bytes(settings_.noise_seed);
   core_ = std::make_unique<WorkerCore>(std::move(options),
                                        [this](const std::string& text) -> Result<LocalRun> {
                                          LocalRun run;

@@ -78,7 +78,10 @@ struct DeskSettings {
   double proximal = 0.0;
   uint32_t inputs = 20;  // 20 x 3 weights and 3 biases: two blocks
   uint32_t units = 3;
-  std::string layers = {};  // in front of the weights
+  std::string layers = {};   // in front of the weights
+  std::string privacy = {};  // its keys
+  uint64_t noise_seed = 1;
+  double epsilon_max = 0;
 };
 
 class WorkerDesk {
