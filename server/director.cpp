@@ -45,8 +45,12 @@ void Director::follow_link(const FleetFacts& facts) {
                              facts.step_us / 1e3);
 }
 
+bool Director::is_dense(const FleetFacts& facts) const {
+  return options_.dense_end && facts.progress >= kDenseFrom;
+}
+
 ContentFacts Director::content_facts(const FleetFacts& facts) const {
-  const bool dense = facts.progress >= kDenseFrom;
+  const bool dense = is_dense(facts);
   ContentFacts content;
   content.workers = facts.workers;
   content.rounds = facts.rounds;
@@ -69,7 +73,7 @@ Directive Director::compose(const FleetFacts& facts) {
       directive.reason = link_reason_;
     }
   }
-  dense_ = facts.progress >= kDenseFrom;
+  dense_ = is_dense(facts);
   if (dense_) {
     directive.tau = 1;
     directive.reason = "the end is near: every step";

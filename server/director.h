@@ -22,6 +22,7 @@ struct DirectorOptions {
   double rate_end = 0.1;
   double keep = 1;
   bool elastic = false;
+  bool dense_end = true;  // false: a short update has as much noise as a long one
   uint32_t batch = 32;
 };
 
@@ -60,6 +61,7 @@ class Director {
 
  private:
   void follow_link(const FleetFacts& facts);
+  bool is_dense(const FleetFacts& facts) const;
   ContentFacts content_facts(const FleetFacts& facts) const;
 
   DirectorOptions options_;

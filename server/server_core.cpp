@@ -25,6 +25,7 @@ DirectorOptions director_options(const ServerOptions& options, bool elastic) {
   result.rate_end = options.rate_end;
   result.keep = options.run.training.keep;
   result.elastic = elastic;
+  result.dense_end = !options.run.privacy;
   result.batch = options.run.training.batch;
   return result;
 }

@@ -114,6 +114,15 @@ TEST_SUITE("server/director") {
     CHECK(tau_at("trend:16", 1000, 1e6, 1.0) == 1);
   }
 
+  TEST_CASE("without a dense end a fixed tau stays to the end") {
+    DirectorOptions options;
+    options.dense_end = false;
+    Director director = make_director(options, "fixed:16");
+    FleetFacts facts;
+    facts.progress = 0.99;
+    CHECK(director.compose(facts).tau == 16);
+  }
+
   TEST_CASE("every change of tau brings its reason") {
     Director director = make_director({}, "trend:2");
     FleetFacts facts;
