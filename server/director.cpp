@@ -29,7 +29,9 @@ Director::Director(DirectorOptions options, std::unique_ptr<Freq> freq)
 void Director::observe(const FleetEvaluation& evaluation) { freq_->observe(evaluation); }
 
 void Director::follow_link(const FleetFacts& facts) {
-  if (facts.step_us <= 0) return;
+  // Without rounds each worker follows its own link.
+  if (!facts.rounds) link_tau_ = 1;
+  if (!facts.rounds || facts.step_us <= 0) return;
   // The dead band begins where enough was measured, and anew with other codecs or another slowest
   // board: what the first rounds cost says little.
   const bool other_step =
@@ -62,6 +64,51 @@ ContentFacts Director::content_facts(const FleetFacts& facts) const {
   return content;
 }
 
+PaceFacts Director::pace_facts(const FleetFacts& facts) {
+  boards_.clear();
+  const uint32_t wanted = freq_->tau();
+  double carried_us = 0, longest_step_us = 0;
+  for (const WorkerCost& worker : facts.workers) {
+    const double own_us = content_.carried_us(worker.link);
+    const uint32_t own_tau =
+        freq_->follows_link() ? std::max(wanted, link_tau(1, own_us, worker.own_step_us)) : wanted;
+    boards_.push_back({worker.own_step_us, own_us, own_tau});
+    carried_us = std::max(carried_us, own_us);
+    longest_step_us = std::max(longest_step_us, worker.own_step_us);
+  }
+  // A round is also as long as one step of who does less.
+  const double step_us = round_step_us(boards_);
+  const auto waited_us = [&](uint32_t tau) {
+    return std::max(0.0, longest_step_us - tau * step_us);
+  };
+  if (facts.rounds && facts.exchange_us > 0)
+    rest_us_ = std::max(0.0, facts.exchange_us - carried_us - waited_us(tau_));
+  uint32_t round_tau = wanted;
+  while (freq_->follows_link()) {
+    const double exchange_us = carried_us + rest_us_ + waited_us(round_tau);
+    const uint32_t raised = link_tau(round_tau, exchange_us, step_us);
+    if (raised <= round_tau) break;
+    round_tau = raised;
+  }
+  PaceFacts result;
+  result.boards = boards_;
+  result.members = facts.members;
+  result.now_us = facts.now_us;
+  result.training_loss = facts.training_loss;
+  result.rest_us = rest_us_;
+  result.round_tau = round_tau;
+  return result;
+}
+
+const PaceCandidate& Director::choose_pace(const FleetFacts& facts) {
+  const PaceCandidate& before = pace_.now();
+  // The dense end is short: nothing can be tried in it.
+  const bool holds = others_moved_ || is_dense(facts);
+  const PaceCandidate& next = pace_.decide(pace_facts(facts), holds);
+  pace_moves_ = &next != &before;
+  return next;
+}
+
 Directive Director::compose(const FleetFacts& facts) {
   Directive directive;
   directive.reason = freq_->reason();
@@ -78,11 +125,14 @@ Directive Director::compose(const FleetFacts& facts) {
     directive.tau = 1;
     directive.reason = "the end is near: every step";
   }
+  const bool pace_moves = std::exchange(pace_moves_, false);
+  if (pace_moves && tau_ != 0) directive.tau = tau_;
   directive.steps_cap = std::min(kStepsCapFactor * directive.tau, kStepsCapFactor * kTauMax);
-  directive.elastic = options_.elastic;
+  directive.elastic = facts.elastic;
   const uint32_t tau_before = std::exchange(tau_, directive.tau);
   const bool tau_moves = tau_before != 0 && tau_before != directive.tau;
-  const CodecPair codecs = content_.decide(content_facts(facts), tau_moves);
+  const CodecPair codecs = content_.decide(content_facts(facts), tau_moves || pace_moves);
+  others_moved_ = tau_moves || codecs != codecs_;
   codecs_changed_ = codecs_changed_ || codecs != codecs_;
   codecs_ = codecs;
   directive.codec_up = static_cast<uint8_t>(codecs.up);
@@ -111,12 +161,14 @@ void Director::save(ByteWriter* out) const {
   out->put(rounds_since_evaluation_);
   freq_->save(out);
   content_.save(out);
+  pace_.save(out);
 }
 
 Status Director::restore(ByteReader* in) {
   PACELINE_ASSIGN(rounds_since_evaluation_, in->get<uint64_t>());
   PACELINE_TRY(freq_->restore(in));
-  return content_.restore(in);
+  PACELINE_TRY(content_.restore(in));
+  return pace_.restore(in);
 }
 
 }  // namespace paceline

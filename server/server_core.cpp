@@ -11,10 +11,11 @@ namespace paceline {
 namespace {
 
 constexpr uint32_t kStateMagic = 0x534C4350;  // "PCLS"; for ever
-// 2: who has left; 3: how codecs are chosen; 4: what leavers left behind; 5: statistics
-constexpr uint32_t kStateVersion = 5;
+// 2: who has left; 3: how codecs are chosen; 4: what leavers left behind; 5: statistics; 6: how the
+// pace is chosen
+constexpr uint32_t kStateVersion = 6;
 
-DirectorOptions director_options(const ServerOptions& options, bool elastic) {
+DirectorOptions director_options(const ServerOptions& options) {
   DirectorOptions result;
   result.content.codecs = {options.codec_up, options.codec_down};
   result.content.up_auto = options.codec_up_auto;
@@ -24,7 +25,6 @@ DirectorOptions director_options(const ServerOptions& options, bool elastic) {
   result.rate = options.run.training.rate;
   result.rate_end = options.rate_end;
   result.keep = options.run.training.keep;
-  result.elastic = elastic;
   result.dense_end = !options.run.privacy;
   result.batch = options.run.training.batch;
   return result;
@@ -32,10 +32,10 @@ DirectorOptions director_options(const ServerOptions& options, bool elastic) {
 
 Status check_aggregation(const ServerOptions& options, AggregationChoice choice, const Pace& pace) {
   if (choice.rule == AggregationRule::kMean) return {};
-  if (!pace.has_rounds())
+  if (!pace.has_rounds() || options.pace_auto())
     return fail(Code::kInvalidArgument,
-                "aggregate %s compares the updates of a round, and pace %s has none; take pace "
-                "compat, bsp or backup, or aggregate mean",
+                "aggregate %s compares the updates of a round, which pace %s has not always; take "
+                "pace compat, bsp or backup, or aggregate mean",
                 options.aggregate.c_str(), options.pace.c_str());
   const CodecId up = options.codec_up;
   const bool signs_or_entries = up == CodecId::kS1 || up == CodecId::kS1r || up == CodecId::kTk1 ||
@@ -56,7 +56,7 @@ Status check_private(const ServerOptions& options) {
                 "freq %s follows evaluations or updates, which [privacy] keeps back or hides in "
                 "noise; give freq = \"fixed:16\"",
                 options.freq.c_str());
-  for (const char* pace : {"dsp", "lsp"})
+  for (const char* pace : {"auto", "dsp", "lsp"})
     if (options.pace.starts_with(pace))
       return fail(Code::kInvalidArgument,
                   "pace %s follows the boards' training loss, which [privacy] keeps back; give "
@@ -90,7 +90,8 @@ ServerCore::ServerCore(ServerOptions options, AggregationChoice aggregation,
                        std::unique_ptr<Pace> pace, std::unique_ptr<Freq> freq)
     : options_(std::move(options)),
       pace_(std::move(pace)),
-      director_(director_options(options_, pace_->elastic()), std::move(freq)),
+      pace_name_(options_.pace_auto() ? kPaceCandidates[0].name : options_.pace),
+      director_(director_options(options_), std::move(freq)),
       session_numbers_(options_.session_seed, 1),
       run_checksum_(crc32c(std::as_bytes(std::span(options_.run_text)))),
       statistics_(layout()),

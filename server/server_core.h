@@ -42,6 +42,7 @@ struct ServerOptions {
   CodecId codec_down = CodecId::kS1r;
   bool codec_up_auto = false;  // chosen by the link instead (docs/content.md)
   bool codec_down_auto = false;
+  bool pace_auto() const { return pace == "auto" || pace.starts_with("auto+"); }
   std::string aggregate = "mean";  // how a round's updates become one (server/aggregation.h)
   double rate_end = 0.1;
   uint32_t warmup_publications = 0;
@@ -131,6 +132,9 @@ class ServerCore {
   std::span<const Member> members() const { return members_; }
   const Directive& directive() const { return directive_; }
   const ContentPolicy& content() const { return director_.content(); }
+  // The rule in force: with pace = "auto" the one that is chosen; and why.
+  const std::string& pace_name() const { return pace_name_; }
+  const std::string& pace_reason() const { return pace_reason_; }
   // Of the last publication that was looked at.
   const Gap& gap() const { return gap_; }
   const std::optional<FleetEvaluation>& last_evaluation() const { return last_evaluation_; }
@@ -209,12 +213,6 @@ class ServerCore {
   void decay(float keep);
   void settle(std::span<Member* const> contributors);
   void close_at_once(std::span<Member* const> contributors, float divisor, CodecId codec);
-  void measure_round(std::span<Member* const> contributors, TimeUs now);
-  void watch_speeds();
-  uint32_t tau_of(const Member& member) const;
-  // Far slower than the others of an elastic round, for some rounds now (docs/decisions/0012).
-  bool does_less(const Member& member) const;
-  double typical(double RoundTimes::*part) const;
   float divisor_of(std::span<Member* const> members) const;
   std::vector<Member*> counted_members();
   PaceRow pace_row(const Member& member) const;
@@ -228,7 +226,20 @@ class ServerCore {
   void publish_if_due(TimeUs now);
   void release();
   void grant(Member& member, RequestToken token);
+
+  // server_directing.cpp: how fast members are, and what the Director makes of that.
+  void measure_round(std::span<Member* const> contributors, TimeUs now);
+  void watch_speeds();
+  uint32_t tau_of(const Member& member) const;
+  // Far slower than the others of an elastic round, for some rounds now (docs/decisions/0012).
+  bool does_less(const Member& member) const;
+  double typical(double RoundTimes::*part) const;
+  FleetFacts fleet_facts();
   void compose_directive();
+  // With pace = "auto": follows the rule that is chosen, between two rounds.
+  void choose_pace(TimeUs now);
+  void follow_rule(const PaceCandidate& rule);
+  void level_clocks();
 
   // server_recording.cpp: what outlives this server.
   void note_move(const ModelMove& move);
@@ -258,6 +269,7 @@ class ServerCore {
 
   ServerOptions options_;
   std::unique_ptr<Pace> pace_;
+  std::string pace_name_, pace_reason_ = "the run says so";
   Director director_;
   ApplyObserver* observer_ = nullptr;
   Random session_numbers_;

@@ -195,6 +195,7 @@ Status ServerCore::load_member(ByteReader* in, uint32_t id) {
 }
 
 void ServerCore::resume() {
+  if (options_.pace_auto()) follow_rule(director_.pace().now());
   must_record_ = false;
   ByteWriter director;
   director_.save(&director);

@@ -9,16 +9,6 @@
 
 namespace paceline {
 
-namespace {
-constexpr size_t kRoundTimesKept = 9;  // their median: a start or a hiccup is one of them
-// A member whose step takes more than so many times the median's, for so many rounds running, does
-// as many steps as the median does in its time. Who is tens of times as slow costs the others tens
-// of steps for each of its own: such a round counts as many.
-constexpr double kSlowFactor = 3;
-constexpr uint32_t kSlowRounds = 5;
-constexpr double kVerySlowFactor = 10;
-}  // namespace
-
 std::vector<Member*> ServerCore::counted_members() {
   std::vector<Member*> counted;
   for (Member& member : members_)
@@ -222,69 +212,6 @@ void ServerCore::settle(std::span<Member* const> contributors) {
   }
 }
 
-void ServerCore::measure_round(std::span<Member* const> contributors, TimeUs now) {
-  if (rounds_unmeasured_ > 0) {
-    --rounds_unmeasured_;
-  } else if (round_opened_at_ != kNever) {
-    RoundTimes times;
-    for (const Member* member : contributors)
-      if (!does_less(*member))
-        times.step_us = std::max(times.step_us, static_cast<double>(member->step_us));
-    const double rest =
-        static_cast<double>(now - round_opened_at_) - times.step_us * directive_.tau;
-    times.exchange_us = std::max(rest, 0.0);
-    round_times_.push_back(times);
-    if (round_times_.size() > kRoundTimesKept) round_times_.pop_front();
-  }
-  round_opened_at_ = now;
-}
-
-void ServerCore::watch_speeds() {
-  std::vector<double> steps;
-  for (const Member& member : members_)
-    if (member.counted && member.step_us > 0) steps.push_back(static_cast<double>(member.step_us));
-  if (steps.empty()) return;
-  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
-  std::nth_element(steps.begin(), middle, steps.end());
-  median_step_us_ = *middle;
-  for (Member& member : members_) {
-    const double factor = static_cast<double>(member.step_us) / median_step_us_;
-    const bool did_less = does_less(member);
-    const auto weight =
-        static_cast<uint32_t>(std::clamp(factor / kVerySlowFactor, 1.0, 1.0 * kSlowRounds));
-    member.slow_rounds =
-        factor > kSlowFactor ? std::min(member.slow_rounds + weight, kSlowRounds) : 0;
-    if (does_less(member) && !did_less)
-      log_info(
-          "worker %s takes %.3g times as long for a step as the others: it does less, and they "
-          "wait less",
-          member.name.c_str(), factor);
-  }
-}
-
-bool ServerCore::does_less(const Member& member) const {
-  return pace_->elastic() && member.slow_rounds >= kSlowRounds;
-}
-
-// Its share of the directive's.
-uint32_t ServerCore::tau_of(const Member& member) const {
-  // Without rounds nobody waits for a thin link but its own worker.
-  if (!pace_->has_rounds() && member.link.known())
-    return director_.tau_of({static_cast<double>(member.step_us), member.link.cost()}, member.tau);
-  if (!does_less(member)) return directive_.tau;
-  const double share = median_step_us_ / static_cast<double>(member.step_us);
-  return std::max(1u, static_cast<uint32_t>(directive_.tau * share));
-}
-
-double ServerCore::typical(double RoundTimes::*part) const {
-  std::vector<double> values;
-  for (const RoundTimes& times : round_times_) values.push_back(times.*part);
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 void ServerCore::close_round(TimeUs now) {
   std::vector<Member*> contributors;
   for (Member& member : members_)
@@ -323,6 +250,7 @@ void ServerCore::close_round(TimeUs now) {
   round_deadline_ = kNever;
   for (Member& member : members_) member.ready = false;
   open_membership(now);
+  choose_pace(now);
   compose_directive();
 }
 
@@ -425,6 +353,7 @@ void ServerCore::publish_if_due(TimeUs now) {
       {.kind = ModelMove::Kind::kDecay, .keep = directive_.keep, .updates = {}, .master = {}});
   publish(static_cast<CodecId>(directive_.codec_down));
   last_publication_at_ = now;
+  choose_pace(now);
   compose_directive();
 }
 
@@ -453,31 +382,6 @@ void ServerCore::grant(Member& member, RequestToken token) {
   granted.directive.tau = std::min(member.tau * iterations, std::max(member.tau, kTauMax));
   granted.directive.steps_cap = std::max(granted.directive.steps_cap, granted.directive.tau);
   reply(token, std::move(granted), member.session);
-}
-
-void ServerCore::compose_directive() {
-  FleetFacts facts;
-  facts.publication = publication_;
-  facts.progress = progress_;
-  facts.step_us = typical(&RoundTimes::step_us);
-  facts.exchange_us = typical(&RoundTimes::exchange_us);
-  facts.settled = round_times_.size() == kRoundTimesKept;
-  facts.rounds = pace_->has_rounds();
-  worker_costs_.clear();
-  for (const Member& member : members_) {
-    if (!member.counted) continue;
-    facts.held_out_rows_max = std::max(facts.held_out_rows_max, member.held_out_rows);
-    if (member.link.known())
-      worker_costs_.push_back(
-          {does_less(member) ? median_step_us_ : static_cast<double>(member.step_us),
-           member.link.cost()});
-  }
-  facts.workers = worker_costs_;
-  const Directive before = std::exchange(directive_, director_.compose(facts));
-  directive_.finish = finished_;
-  if (directive_.tau != before.tau)
-    log_info("exchange every %u steps: %s", directive_.tau, directive_.reason.c_str());
-  note_codecs(before);
 }
 
 }  // namespace paceline

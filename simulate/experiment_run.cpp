@@ -106,20 +106,24 @@ class DecisionLog {
     const auto note = [&](bool changed, const std::string& reason) {
       if (changed) reasons.push_back(reason);
     };
+    note(server.pace_name() != pace_, server.pace_reason());
     note(next.tau != tau_, next.reason);
     note(next.codec_up != codec_up_, server.content().reason_up());
     note(next.codec_down != codec_down_, server.content().reason_down());
     if (reasons.empty()) return;
+    pace_ = server.pace_name();
     tau_ = next.tau;
     codec_up_ = next.codec_up;
     codec_down_ = next.codec_down;
-    decisions_.push_back({to_seconds(now), tau_, codec_info(static_cast<CodecId>(codec_up_)).name,
+    decisions_.push_back({to_seconds(now), pace_, tau_,
+                          codec_info(static_cast<CodecId>(codec_up_)).name,
                           codec_info(static_cast<CodecId>(codec_down_)).name, std::move(reasons)});
   }
   const std::vector<RecordDecision>& decisions() const { return decisions_; }
 
  private:
-  uint32_t tau_ = 0;  // none yet
+  std::string pace_;  // none yet
+  uint32_t tau_ = 0;
   uint8_t codec_up_ = UINT8_MAX, codec_down_ = UINT8_MAX;
   std::vector<RecordDecision> decisions_;
 };

@@ -42,8 +42,7 @@ uint64_t pace_lead_max(const std::string& pace) {
   return UINT64_MAX;
 }
 
-FleetInvariants::FleetInvariants(Fleet& fleet)
-    : fleet_(fleet), lead_max_(pace_lead_max(fleet.server().options().pace)) {
+FleetInvariants::FleetInvariants(Fleet& fleet) : fleet_(fleet) {
   fleet.server().set_observer(this);
 }
 
@@ -93,8 +92,7 @@ void FleetInvariants::check_leads() {
   for (const Member& member : fleet_.server().members()) {
     if (!member.counted || member.clock - smallest <= lead_max_ + member.strikes) continue;
     broken_ = format_text("%s leads by %llu exchanges; %s allows %llu", member.name.c_str(),
-                          static_cast<unsigned long long>(member.clock - smallest),
-                          fleet_.server().options().pace.c_str(),
+                          static_cast<unsigned long long>(member.clock - smallest), rule_.c_str(),
                           static_cast<unsigned long long>(lead_max_));
   }
 }
@@ -103,6 +101,10 @@ bool FleetInvariants::hold() {
   if (!broken_.empty()) return false;
   check_versions();
   check_workers();
+  if (rule_ != fleet_.server().pace_name()) {
+    rule_ = fleet_.server().pace_name();
+    lead_max_ = pace_lead_max(rule_);
+  }
   if (lead_max_ != UINT64_MAX) check_leads();
   size_t parked = 0;
   for (const Member& member : fleet_.server().members())

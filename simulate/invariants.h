@@ -37,7 +37,8 @@ class FleetInvariants final : public ApplyObserver {
   void check_leads();
 
   Fleet& fleet_;
-  uint64_t lead_max_;  // UINT64_MAX: the pace has no bound
+  std::string rule_;       // in force when last looked
+  uint64_t lead_max_ = 0;  // of the rule; UINT64_MAX: it has no bound
   Numbers seen_;
   std::vector<std::set<uint64_t>> sequences_;  // that were applied, by worker id
   std::string broken_;

@@ -133,6 +133,9 @@ void PaceWorld::push(uint32_t id) {
 void PaceWorld::discard(uint32_t id) {
   pieces_discarded_ += workers_[id].pieces;
   tell(PaceEvent::Kind::kDiscard, id, version_);
+  PaceRow row = *table_.find(id);
+  row.ready = false;
+  table_.put(row);
   begin(id);
 }
 
@@ -246,6 +249,20 @@ void PaceWorld::join(uint32_t id) {
   table_.put(row);
   pace_->members_changed(table_, now_);
   begin(id);
+  settle();
+}
+
+void PaceWorld::follow(const std::string& rule) {
+  pace_->replace_rule(make_pace(rule).value());
+  const uint64_t smallest = table_.smallest_clock();
+  std::vector<PaceRow> rows;
+  table_.for_each([&](const PaceRow& row) { rows.push_back(row); });
+  for (PaceRow& row : rows) {
+    row.clock = smallest + (row.held ? 1 : 0);
+    table_.put(row);
+  }
+  if (table_.empty()) return;
+  if (pace_->elastic() && pace_->cuts(table_)) cut();
   settle();
 }
 

@@ -64,6 +64,8 @@ class PaceWorld {
   void join(uint32_t worker);
   bool present(uint32_t worker) const { return workers_[worker].state != State::kAway; }
   size_t worker_count() const { return workers_.size(); }
+  // Of pace = "auto": it follows the rule from now on, all begin at one clock.
+  void follow(const std::string& rule);
   // From its next piece of work on.
   void set_iteration_us(uint32_t worker, TimeUs iteration_us);
 

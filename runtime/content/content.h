@@ -132,8 +132,9 @@ struct PayloadSizes {
 };
 
 struct WorkerCost {
-  double step_us = 0;
+  double step_us = 0;  // as a round counts it: who does less in one counts as the median
   LinkCost link;
+  double own_step_us = 0;
 };
 
 // What the choice is made from.

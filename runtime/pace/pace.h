@@ -75,6 +75,9 @@ class Pace {
   // Share of a planned run that is done, 0 to 1.
   virtual void progressed(double) {}
 
+  // Of "auto" alone: from now on it follows this rule. Between two rounds, with clocks made level.
+  virtual void replace_rule(std::unique_ptr<Pace>) {}
+
   // Why a worker waits, for people: "its round waits for the others".
   virtual const char* waiting_reason() const = 0;
 

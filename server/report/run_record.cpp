@@ -20,17 +20,15 @@ Json target_json(const TargetRecord& target) {
 }
 
 Json decision_json(const RecordDecision& decision) {
-  return {{"seconds", decision.seconds},
-          {"tau", decision.tau},
-          {"up", decision.codec_up},
-          {"down", decision.codec_down},
-          {"reasons", decision.reasons}};
+  return {{"seconds", decision.seconds}, {"pace", decision.pace},
+          {"tau", decision.tau},         {"up", decision.codec_up},
+          {"down", decision.codec_down}, {"reasons", decision.reasons}};
 }
 
 RecordDecision read_decision(const Json& json) {
-  return {json.at("seconds").get<double>(), json.at("tau").get<uint32_t>(),
-          json.at("up").get<std::string>(), json.at("down").get<std::string>(),
-          json.at("reasons").get<std::vector<std::string>>()};
+  return {json.at("seconds").get<double>(),   json.at("pace").get<std::string>(),
+          json.at("tau").get<uint32_t>(),     json.at("up").get<std::string>(),
+          json.at("down").get<std::string>(), json.at("reasons").get<std::vector<std::string>>()};
 }
 
 RunRecord read_record(const Json& json) {

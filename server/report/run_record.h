@@ -32,6 +32,7 @@ struct TargetRecord {
 // What the server chose, from a moment on, and why.
 struct RecordDecision {
   double seconds = 0;
+  std::string pace;  // the rule in force
   uint32_t tau = 0;
   std::string codec_up;
   std::string codec_down;

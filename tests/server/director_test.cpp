@@ -176,10 +176,10 @@ TEST_SUITE("server/director") {
   TEST_CASE("a fast worker may take four times tau, and codecs warm up in q8") {
     Director director = make_director({.content = {.codecs = {CodecId::kS1r, CodecId::kQ8},
                                                    .warmup_publications = 3,
-                                                   .sizes = {}},
-                                       .elastic = true},
+                                                   .sizes = {}}},
                                       "fixed:16");
     FleetFacts facts;
+    facts.elastic = true;
     for (facts.publication = 1; facts.publication <= 5; ++facts.publication) {
       const Directive directive = director.compose(facts);
       CHECK(directive.steps_cap == 64);

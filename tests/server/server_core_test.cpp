@@ -28,6 +28,7 @@ TEST_SUITE("server/core") {
     CHECK(refused([](ServerOptions& o) { o.min_workers = kWorkersMax + 1; }));
     CHECK(refused([](ServerOptions& o) { o.aggregate = "mode"; }));
     CHECK(refused([](ServerOptions& o) { o.aggregate = "krum:1", o.pace = "asp"; }));
+    CHECK(refused([](ServerOptions& o) { o.aggregate = "krum:1", o.pace = "auto"; }));
     CHECK(refused([](ServerOptions& o) { o.aggregate = "median", o.codec_up = CodecId::kS1r; }));
     CHECK(refused([](ServerOptions& o) { o.aggregate = "trimmed:1", o.codec_up_auto = true; }));
     const auto refused_private = [&](auto spoil) {

@@ -127,7 +127,8 @@ TEST_SUITE("simulate/experiment") {
     const nlohmann::json& begin = run["decisions"][0];
     CHECK(begin["seconds"] == 0.0);
     CHECK(begin["tau"].get<int>() > 0);
-    CHECK(begin["reasons"].size() == 3);
+    CHECK(begin["pace"] == "bsp");
+    CHECK(begin["reasons"].size() == 4);
     for (const nlohmann::json& decision : run["decisions"])
       CHECK_FALSE(decision["reasons"][0].get<std::string>().empty());
   }

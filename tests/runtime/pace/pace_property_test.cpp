@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/pace/policy.h"
 #include "tests/runtime/pace/worlds.h"
 #include "tests/support/seed.h"
 
@@ -93,9 +94,13 @@ void check_random_fleets(const std::string& pace, uint64_t lead_max) {
           fleet->set_iteration_us(worker, static_cast<TimeUs>(20 + random.below(2000)));
           break;
         default:
+          if (pace != "auto") break;
+          fleet->follow(kPaceCandidates[random.below(kPaceCandidateCount)].name);
           break;
       }
       REQUIRE_FALSE(fleet->stuck());
+      if (fleet->pace().elastic())
+        REQUIRE(fleet->members().largest_clock() <= fleet->members().smallest_clock() + 1);
     }
     // Whoever is there gets on: one more iteration of the slowest, at most eight times as long.
     const uint64_t before = fleet->figures().events;
@@ -144,6 +149,10 @@ TEST_SUITE("pace/any fleet") {
   TEST_CASE("adsp") { check_random_fleets("adsp:1,10000", 0); }  // a commit every 100 us
   TEST_CASE("sync_switch") { check_random_fleets("sync_switch:50", 0); }
   TEST_CASE("fedbuff") { check_random_fleets("fedbuff", 0); }
+
+  TEST_CASE("auto, which follows one rule after another at any moment") {
+    check_random_fleets("auto", 0);
+  }
 
   TEST_CASE("any other pace is held to it, too") {
     for (const PaceInfo& info : paces()) check_random_fleets(info.name, 0);
