@@ -63,7 +63,7 @@ TEST_SUITE("report/experiment") {
       }
       if (random.below(3) == 0) record.targets[0].seconds = NAN;
       while (random.below(3) > 0)
-        record.decisions.push_back({random.unit(), 16, "s1r", "q8", {"a \"link\"", ""}});
+        record.decisions.push_back({random.unit(), "compat", 16, "s1r", "q8", {"a \"link\"", ""}});
       record.broken = random.below(2) == 0 ? "" : "seed 1: it broke";
       const std::string line = record_json(record);
       CHECK_FALSE(contains(line, "\n"));
