@@ -15,7 +15,8 @@ using namespace paceline;
 using namespace paceline::test;
 
 #if defined(__SANITIZE_ADDRESS__)
-// NNG 1.10.1 keeps the messages of a connection whose end it tells to nobody (runtime/net/nng_tls.h).
+// NNG 1.10.1 keeps the messages of a connection whose end it tells to nobody
+// (runtime/net/nng_tls.h).
 extern "C" const char* __lsan_default_suppressions() { return "leak:paceline::to_nng_msg"; }
 #endif
 
