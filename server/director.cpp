@@ -9,8 +9,6 @@ namespace paceline {
 
 namespace {
 
-// A fast worker takes at most so many times tau steps in a round (docs/decisions/0005).
-constexpr uint32_t kStepsCapFactor = 4;
 // Share of a worker's time that evaluation may take; a forward pass costs a third of a step.
 constexpr double kEvaluationShareMax = 0.05;
 constexpr double kForwardShareOfStep = 1.0 / 3;

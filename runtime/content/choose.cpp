@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "runtime/base/check.h"
+#include "runtime/base/local_steps.h"
 #include "runtime/content/content.h"
 
 namespace paceline {
@@ -18,13 +19,6 @@ constexpr double kDelayPriceUp = 0.08;
 constexpr double kDelayPriceDown = 0.06;
 // Pairs whose prices differ by less are equally good: the one of the fewest bytes is taken.
 constexpr double kEqualPrices = 1.03;
-
-// What a round of tau steps brings, in steps: local steps drift apart. tau^(5/8), by square roots,
-// which are the same everywhere.
-double progress_of(uint32_t tau) {
-  const double half = std::sqrt(static_cast<double>(tau));
-  return half * std::sqrt(std::sqrt(half));
-}
 
 // Mean delay, in exchanges, of what is kept back and sent with the next ones, to the power of 3/4:
 // a long delay costs less for each exchange of it.
@@ -88,14 +82,16 @@ Price ContentModel::price(const ContentFacts& facts, CodecPair codecs) const {
   double progress_per_us = 0;
   if (facts.rounds) {
     price.tau = raised(price.exchange_us, slowest_step_us);
-    progress_per_us = progress_of(price.tau) / (price.tau * slowest_step_us + price.exchange_us);
+    progress_per_us =
+        progress_of_steps(price.tau) / (price.tau * slowest_step_us + price.exchange_us);
   } else {
     // Each at its own speed, with a tau of its own: the fleet makes the mean of their progress.
     for (const WorkerCost& worker : facts.workers) {
       const double exchange_us = carried_us(worker.link, codecs);
       const uint32_t tau = raised(exchange_us, worker.step_us);
       price.tau = std::max(price.tau, tau);
-      progress_per_us += progress_of(tau) / std::max(tau * worker.step_us + exchange_us, 1.0) /
+      progress_per_us += progress_of_steps(tau) /
+                         std::max(tau * worker.step_us + exchange_us, 1.0) /
                          static_cast<double>(facts.workers.size());
     }
   }

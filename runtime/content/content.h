@@ -134,7 +134,7 @@ struct PayloadSizes {
 struct WorkerCost {
   double step_us = 0;  // as a round counts it: who does less in one counts as the median
   LinkCost link;
-  double own_step_us = 0;
+  double own_step_us = 0;  // of one step, whoever counts it
 };
 
 // What the choice is made from.

@@ -5,13 +5,12 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/local_steps.h"
 
 namespace paceline {
 
 namespace {
 
-// A fast board of an elastic round takes at most so many times tau steps (docs/decisions/0005).
-constexpr double kStepsCapFactor = 4;
 // What updates that wait for nobody lose: for each version that they are behind, this share of
 // their worth at tau = 1, less where a version holds more steps (docs/paces.md).
 constexpr double kStalenessPrice = 1.0;
@@ -33,12 +32,6 @@ constexpr double kFallShareMin = 0.5;
 constexpr uint32_t kFirstBanRounds = 100;
 constexpr uint32_t kBanRoundsMax = 100'000;
 
-// What tau steps bring, in steps that nobody delays: tau^(5/8), as in runtime/content.
-double progress_of(double tau) {
-  const double half = std::sqrt(tau);
-  return half * std::sqrt(std::sqrt(half));
-}
-
 double median_step_us(std::span<const PaceBoard> boards) {
   std::vector<double> steps;
   for (const PaceBoard& board : boards) steps.push_back(board.step_us);
@@ -57,9 +50,9 @@ double price_of_rounds(const PaceFacts& facts) {
   }
   double progress = 0;
   for (const PaceBoard& board : facts.boards) {
-    const double steps =
-        std::min(computing_us / std::max(board.step_us, 1.0), kStepsCapFactor * facts.round_tau);
-    progress += progress_of(std::max(steps, 1.0)) / static_cast<double>(facts.boards.size());
+    const double steps = std::min(computing_us / std::max(board.step_us, 1.0),
+                                  1.0 * kStepsCapFactor * facts.round_tau);
+    progress += progress_of_steps(std::max(steps, 1.0)) / static_cast<double>(facts.boards.size());
   }
   return (computing_us + exchange_us + facts.rest_us) / progress;
 }
@@ -69,7 +62,7 @@ double price_of_groups(const PaceFacts& facts, uint32_t group) {
   const auto boards = static_cast<double>(facts.boards.size());
   for (const PaceBoard& board : facts.boards) {
     tau += board.own_tau / boards;
-    progress_per_us += progress_of(board.own_tau) /
+    progress_per_us += progress_of_steps(board.own_tau) /
                        std::max(board.own_tau * board.step_us + board.exchange_us, 1.0) / boards;
   }
   const double staleness = static_cast<double>(facts.members) / group - 1;

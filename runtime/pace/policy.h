@@ -18,6 +18,8 @@
 
 namespace paceline {
 
+// A fast board of an elastic round takes at most so many times tau steps (docs/decisions/0005).
+inline constexpr uint32_t kStepsCapFactor = 4;
 // A member whose step takes more than so many times the median's does less of an elastic round's
 // work: as many steps as the median does in its time (docs/decisions/0012).
 inline constexpr double kSlowFactor = 3;

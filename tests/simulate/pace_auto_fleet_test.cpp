@@ -67,8 +67,7 @@ TEST_SUITE("simulate/pace_auto") {
   TEST_CASE("when all boards are as slow as the slowest, compat comes back") {
     set_log_level(LogLevel::kOff);
     FleetOptions options = uneven_fleet(500'000);
-    TimeUs* slow = new TimeUs(500'000);
-    std::shared_ptr<TimeUs> step(slow);
+    const auto step = std::make_shared<TimeUs>(500'000);
     options.workers.back().step_time = [step](TimeUs) { return *step; };
     std::unique_ptr<Fleet> fleet = Fleet::make(options).value();
     FleetInvariants invariants(*fleet);
